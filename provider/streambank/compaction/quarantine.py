@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 from streambank.compaction.dead_files import Reason
 from streambank.compaction.plan import CompactionPlan, Mode
 from streambank.core.errors import InputError, NotFoundError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import JsonName, decode, encode
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage import Store, is_inside, normalize_location
@@ -33,8 +34,7 @@ PURGING_KEY = "purging.json"
 FILES = "files"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One file of a quarantine.
 
     Attributes:
@@ -75,7 +75,7 @@ class Record:
     created_at: datetime
     by: Mapping[str, str]
     why: str
-    entries: tuple[Entry, ...]
+    entries: Annotated[tuple[Entry, ...], JsonName("files")]
 
     @classmethod
     def of(cls, plan: CompactionPlan, checkpoint: Store, *, by: Mapping[str, str], why: str) -> Record:
@@ -109,21 +109,7 @@ class Quarantine:
         Raises:
             ConflictError: Another compaction has this folder (code `exists`).
         """
-        fields = {
-            "checkpoint": record.checkpoint,
-            "mode": record.mode,
-            "query_id": record.query_id,
-            "batch": record.batch,
-            "commit_digest": record.commit_digest,
-            "kept_batches": list(record.kept_batches),
-            "created_at": to_json_time(record.created_at),
-            "by": dict(record.by),
-            "why": record.why,
-            "files": [
-                [entry.path, entry.size_bytes, entry.reason.value, entry.identity] for entry in record.entries
-            ],
-        }
-        self.store.write(RECORD_KEY, encode_record(fields, DEFAULT_DIGEST), exclusive=True)
+        self.store.write(RECORD_KEY, encode_record(encode(record), DEFAULT_DIGEST), exclusive=True)
 
     def record(self) -> Record | None:
         """What is in it; None where there is no quarantine.
@@ -137,25 +123,7 @@ class Quarantine:
         except NotFoundError:
             return None
         what = f"record {RECORD_KEY} of the quarantine {self.store.uri}"
-        fields = decode_record(data, what)
-        try:
-            return Record(
-                checkpoint=str(fields["checkpoint"]),
-                mode="running" if fields["mode"] == "running" else "stopped",
-                query_id=fields["query_id"],
-                batch=fields["batch"],
-                commit_digest=fields["commit_digest"],
-                kept_batches=tuple(fields["kept_batches"]),
-                created_at=from_json_time(fields["created_at"]),
-                by=fields["by"],
-                why=fields["why"],
-                entries=tuple(
-                    Entry(path, size, Reason(reason), identity)
-                    for path, size, reason, identity in fields["files"]
-                ),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(what, "a field is missing or of another kind") from error
+        return decode(Record, decode_record(data, what), what, refuse=damaged)
 
     def existing(self) -> Record:
         """What is in it.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.core.errors import ConflictError, InputError, IntegrityError, NotFoundError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.digest import new_hasher
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.locations import is_inside
@@ -69,10 +70,7 @@ def read_header(store: Store) -> RepositoryHeader:
             + (_DELETED if isinstance(store, Versioned) else ""),
         ) from error
     record = decode_record(data, what)
-    try:
-        header = RepositoryHeader(str(record["id"]), record["digest"], from_json_time(record["created_at"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "a field is missing or has the wrong type") from error
+    header = decode(RepositoryHeader, record, what, refuse=damaged)
     new_hasher(header.digest)
     return header
 

@@ -21,17 +21,18 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.names import QueryRef, check_name
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import HIDDEN, TENTHS, JsonObject, decode, encode
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import manifest_key, no_such_savepoint
 from streambank.repository.marks import UNREADABLE, marks_prefix
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import damaged, decode_record, encode_record
-from streambank.repository.trash import boot_clock_s, boot_id, storage_age_s
+from streambank.repository.trash import BootTime
 from streambank.storage.store import FileInfo, Store, read_record
 
 HOLD = "hold"
@@ -48,7 +49,7 @@ def is_hold(key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(JsonObject):
     """One hold mark.
 
     Attributes:
@@ -60,10 +61,10 @@ class Hold:
 
     job: str
     savepoint: str
-    key: str
+    key: Annotated[str, HIDDEN]
     purpose: str
     by: Mapping[str, Any]
-    left_s: float
+    left_s: Annotated[float, TENTHS]
 
     @property
     def which(self) -> tuple[str, str]:
@@ -82,14 +83,16 @@ class Hold:
         where = f" on {self.by['host']}" if self.by.get("host") else ""
         return f"{self.purpose or 'somebody'}{who}{where}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "savepoint": self.savepoint,
-            "purpose": self.purpose,
-            "by": dict(self.by),
-            "left_s": round(self.left_s, 1),
-        }
+
+@dataclass(frozen=True, slots=True)
+class _HoldRecord:
+    """What the holder wrote."""
+
+    at: datetime
+    by: Mapping[str, Any]
+    purpose: str
+    hold_s: float
+    boot: BootTime
 
 
 def hold_key(job: str, savepoint: str) -> str:
@@ -116,7 +119,7 @@ def add_hold(store: Store, digest_name: str, key: str, purpose: str, by: Mapping
         "purpose": purpose,
         "hold_s": HOLD_S,
         "until": to_json_time(now + timedelta(seconds=HOLD_S)),
-        "boot": {"id": boot_id(), "s": boot_clock_s()},
+        "boot": encode(BootTime.now()),
     }
     store.write(key, encode_record(record, digest_name), exclusive=True)
 
@@ -152,14 +155,13 @@ def _hold(store: Store, info: FileInfo, now_ns: int) -> Hold | None:
     except UNREADABLE:
         left_s = MAX_HOLD_S - (now_ns - info.mtime_ns) / 1e9
         return Hold(job, savepoint, info.path, "", {}, left_s)
-    written_ns = info.mtime_ns or int(from_json_time(record["at"]).timestamp() * 1e9)
-    age_s = storage_age_s(written_ns, record["boot"]["id"], record["boot"]["s"], now_ns)
-    left_s = min(record["hold_s"], MAX_HOLD_S) - age_s
-    return Hold(job, savepoint, info.path, record["purpose"], record["by"], left_s)
+    written_ns = info.mtime_ns or int(record.at.timestamp() * 1e9)
+    left_s = min(record.hold_s, MAX_HOLD_S) - record.boot.age_s(written_ns, now_ns)
+    return Hold(job, savepoint, info.path, record.purpose, record.by, left_s)
 
 
-def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]:
-    """The fields of a hold mark.
+def _read(store: Store, key: str, named: tuple[str, str, str]) -> _HoldRecord:
+    """What a hold mark says.
 
     Raises:
         NotFoundError: It is gone.
@@ -171,17 +173,7 @@ def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]
     place = tuple(record.get(name) for name in ("kind", "job", "savepoint", "id"))
     if place != (HOLD, job, savepoint, hold_id):
         raise damaged(what, "it is the mark of another savepoint, or of another kind")
-    try:
-        from_json_time(record["at"])
-        boot = record["boot"]
-        return record | {
-            "hold_s": float(record["hold_s"]),
-            "purpose": str(record["purpose"]),
-            "boot": {"id": str(boot["id"]), "s": float(boot["s"])},
-            "by": dict(record["by"]),
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "it does not say when it began and how long it lasts") from error
+    return decode(_HoldRecord, record, what, refuse=damaged)
 
 
 def _named(key: str) -> tuple[str, str, str] | None:

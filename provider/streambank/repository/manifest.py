@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from types import NoneType
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import InputError, IntegrityError
 from streambank.core.json_text import loads
 from streambank.core.names import QueryRef, check_name
-from streambank.core.units import from_json_time, to_json_time
+from streambank.core.shape import Between
+from streambank.core.shape import decode as decode_fields
+from streambank.core.units import to_json_time
 from streambank.repository.digest import DEFAULT_DIGEST, is_digest
 from streambank.repository.sealed import (
     FORMAT,
@@ -214,7 +215,7 @@ class Manifest:
     savepoint: str
     job: str
     query_id: str
-    batch: int
+    batch: Annotated[int, Between(0)]
     taken_at: datetime
     digest: str = DEFAULT_DIGEST
     taken_by: Mapping[str, Any] = field(default_factory=nothing)
@@ -234,8 +235,8 @@ class Manifest:
     sink_candidates: tuple[str, ...] = ()
     derived_from: str | None = None
     parent: str | None = None
-    bytes: int = 0
-    file_count: int = 0
+    bytes: Annotated[int, Between(0)] = 0
+    file_count: Annotated[int, Between(0)] = 0
     stats: Mapping[str, Any] = field(default_factory=nothing)
     left_out: tuple[Mapping[str, Any], ...] = ()
     files: tuple[FileEntry, ...] = ()
@@ -305,9 +306,8 @@ def encode(manifest: Manifest) -> Iterator[bytes]:
         IntegrityError: It breaks a rule that `decode` holds it to.
         InputError: A name in it is not allowed.
     """
+    _to_manifest({"digest": manifest.digest, **dict(_head_fields(manifest))}, ())
     _check_head(manifest)
-    for entry in manifest.sink_files():
-        check_entry(entry)
     return seal(_lines(manifest), MANIFEST_SEAL, manifest.digest)
 
 
@@ -442,15 +442,13 @@ def _parse_entries(lines: list[bytes], what: str) -> list[FileEntry]:
     return [FileEntry.from_dict(fields) for fields in parsed]
 
 
-def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) -> Manifest:
+def _to_manifest(
+    head: dict[str, Any], files: tuple[FileEntry, ...], what: str = "savepoint's manifest"
+) -> Manifest:
     known = {name: head.pop(name) for name in ("digest", *_FIELDS) if name in head}
-    try:
-        known["taken_at"] = from_json_time(known["taken_at"])
-        for name in ("operators", "sources", "sinks", "sink_candidates", "left_out"):
-            known[name] = tuple(known.get(name, ()))
-        manifest = Manifest(**known, files=files, extra=head or NOTHING)
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "a field is missing or has the wrong type") from error
+    manifest = replace(
+        decode_fields(Manifest, known, what, refuse=damaged), files=files, extra=head or NOTHING
+    )
     _check_head(manifest, what)
     for entry in manifest.sink_files():
         check_entry(entry)
@@ -458,20 +456,7 @@ def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) 
 
 
 def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
-    """Raise where a field is not of the type it should be, or a name is not allowed."""
-    for name, kinds in _KINDS.items():
-        if not isinstance(getattr(manifest, name), kinds) or isinstance(getattr(manifest, name), bool):
-            raise damaged(what, f"its field {name} has the wrong type")
-    if not all(
-        isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks, *manifest.left_out)
-    ):
-        raise damaged(what, "its operators, sinks or files left out have the wrong type")
-    if not isinstance(manifest.sinks_known, bool) or not all(
-        isinstance(one, str) for one in manifest.sink_candidates
-    ):
-        raise damaged(what, "what it says of sinks that are not known has the wrong type")
-    if manifest.batch < 0 or manifest.bytes < 0 or manifest.file_count < 0:
-        raise damaged(what, "a number in it is negative")
+    """Raise where a name is not allowed, or a sink's files are none."""
     for sink in manifest.sinks:
         entries = sink.get("files", [])
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
@@ -486,25 +471,3 @@ def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
 
 
 _FIELDS = tuple(item.name for item in fields(Manifest) if item.name not in ("digest", "files", "extra"))
-_TEXT, _MAYBE_TEXT, _NUMBER = (str,), (str, NoneType), (int,)
-_KINDS: dict[str, tuple[type, ...]] = {
-    "savepoint": _TEXT,
-    "job": _TEXT,
-    "query_id": _TEXT,
-    "batch": _NUMBER,
-    "taken_at": (datetime,),
-    "digest": _TEXT,
-    "taken_by": (Mapping,),
-    "note": _TEXT,
-    "name": _TEXT,
-    "checkpoint": _TEXT,
-    "closure": _TEXT,
-    "watermark_ms": (int, NoneType),
-    "spark_version": _MAYBE_TEXT,
-    "offset_conf": (Mapping,),
-    "derived_from": _MAYBE_TEXT,
-    "parent": _MAYBE_TEXT,
-    "bytes": _NUMBER,
-    "file_count": _NUMBER,
-    "stats": (Mapping,),
-}

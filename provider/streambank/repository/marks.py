@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import ConflictError, FormatError, IntegrityError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.coverage import Coverage
 from streambank.repository.manifest import nothing
 from streambank.repository.sealed import damaged, decode_record, encode_record
@@ -151,12 +152,8 @@ def read_mark(store: Store, job: str, savepoint: str, name: str) -> Mark:
     named = split_mark_name(name)
     if named is None or place != (*named, job, savepoint):
         raise damaged(what, "it is the mark of another savepoint, or of another kind")
-    try:
-        at, by = from_json_time(record["at"]), record["by"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "it does not say when it was made and by whom") from error
     fields = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
-    return Mark(named[0], named[1], at, by, fields)
+    return decode(Mark, {**record, "fields": fields}, what, refuse=damaged)
 
 
 def latest(names: Iterable[str], kind: str) -> str | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.core.shape import decode, encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.store import Store, read_record
@@ -44,19 +45,38 @@ def boot_id() -> str:
         return ""
 
 
-def storage_age_s(written_ns: int, written_boot: str, written_s: float, now_ns: int) -> float:
-    """How old a file is by the clock of the storage; see `CondemnedRecord.age_s`.
+@dataclass(frozen=True, slots=True)
+class BootTime:
+    """A moment by a clock that nobody can set.
 
-    Args:
-        written_ns: When the storage says that it was written.
-        written_boot: The start of the machine that wrote it.
-        written_s: When, by `boot_clock_s` there.
-        now_ns: The time by the clock of the storage.
+    Attributes:
+        id: What tells that start of that machine from all others; empty where it is not known.
+        s: Seconds since then, by `boot_clock_s`.
     """
-    age_s = (now_ns - written_ns) / 1e9
-    if written_boot and written_boot == boot_id():
-        return min(age_s, boot_clock_s() - written_s)
-    return age_s
+
+    id: str
+    s: float
+
+    @classmethod
+    def now(cls) -> BootTime:
+        """This moment, on this machine."""
+        return cls(boot_id(), boot_clock_s())
+
+    def age_s(self, written_ns: int, now_ns: int) -> float:
+        """How old a file is that was written at this moment.
+
+        By the clock of the storage; where this machine wrote it since it was started, its own clock is asked
+        as well, and the shorter time counts.
+
+        Args:
+            written_ns: When the storage says that it was written.
+            now_ns: The time by the clock of the storage.
+        """
+        age_s = (now_ns - written_ns) / 1e9
+        return min(age_s, boot_clock_s() - self.s) if self.id and self.id == boot_id() else age_s
+
+
+_UNKNOWN_START = BootTime("", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +86,7 @@ class PendingDeleteRecord:
     Attributes:
         id: Random, never used twice.
         condemned_ns: When, by the clock of the storage, in nanoseconds since the epoch.
-        boot_id: The start of the machine that wrote it.
-        boot_s: When, by `boot_clock_s` there.
+        boot: When, by the clock of the machine that wrote it.
         done_ns: When all of them were deleted, by the same clock; None as long as they are not.
         error: Why its keys cannot be known; such a record has none, and nobody can act on it any more.
     """
@@ -75,18 +94,13 @@ class PendingDeleteRecord:
     id: str
     keys: tuple[str, ...]
     condemned_ns: int
-    boot_id: str = ""
-    boot_s: float = 0.0
+    boot: BootTime = _UNKNOWN_START
     done_ns: int | None = None
     error: IntegrityError | None = None
 
     def age_s(self, now_ns: int) -> float:
-        """How long its files are condemned, by the clock of the storage.
-
-        Where this machine wrote it since it was started, its own clock that nobody can set is asked as well,
-        and the shorter time counts.
-        """
-        return storage_age_s(self.condemned_ns, self.boot_id, self.boot_s, now_ns)
+        """How long its files are condemned."""
+        return self.boot.age_s(self.condemned_ns, now_ns)
 
 
 class PendingDeletes:
@@ -128,7 +142,7 @@ class PendingDeletes:
             for each in present:
                 if each not in known:
                     try:
-                        known[each] = tuple(_read(self._store, each)["keys"])
+                        known[each] = _read(self._store, each).keys
                     except (NotFoundError, IntegrityError):
                         continue  # what it named was deleted long ago, or nobody can tell what it names
             self._read, self._is_read = known, True
@@ -145,7 +159,7 @@ def condemn(
         "id": record_id,
         "at": to_json_time(utc_now()),
         "by": dict(by),
-        "boot": {"id": boot_id(), "s": boot_clock_s()},
+        "boot": encode(BootTime.now()),
         "keys": list(keys),
     }
     key = f"{FOLDER}/{record_id}{_RECORD}"
@@ -168,18 +182,13 @@ def condemned_records(store: Store) -> list[PendingDeleteRecord]:
         done = found.get(record_id + _DONE)
         done_ns = done.mtime_ns if done else None
         try:
-            fields = _read(store, record_id)
+            said = _read(store, record_id)
         except NotFoundError:
             continue
         except IntegrityError as error:
             records.append(PendingDeleteRecord(record_id, (), info.mtime_ns, done_ns=done_ns, error=error))
             continue
-        boot = fields["boot"]
-        records.append(
-            PendingDeleteRecord(
-                record_id, tuple(fields["keys"]), info.mtime_ns, str(boot["id"]), float(boot["s"]), done_ns
-            )
-        )
+        records.append(PendingDeleteRecord(record_id, said.keys, info.mtime_ns, said.boot, done_ns))
     return sorted(records, key=lambda record: (record.condemned_ns, record.id))
 
 
@@ -216,12 +225,17 @@ def _names(store: Store) -> Sequence[str]:
     return store.names(FOLDER)
 
 
-def _read(store: Store, record_id: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Condemned:
+    """What a record says."""
+
+    keys: tuple[str, ...]
+    boot: BootTime
+
+
+def _read(store: Store, record_id: str) -> _Condemned:
     what = f"record {FOLDER}/{record_id}{_RECORD} of files to be deleted"
     fields = decode_record(read_record(store, f"{FOLDER}/{record_id}{_RECORD}"), what)
-    keys, boot = fields.get("keys"), fields.get("boot")
-    whole = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
-    whole = whole and isinstance(boot, dict) and isinstance(boot.get("s"), int | float) and "id" in boot
-    if fields.get("kind") != "condemned" or fields.get("id") != record_id or not whole:
+    if fields.get("kind") != "condemned" or fields.get("id") != record_id:
         raise damaged(what, "it is not such a record")
-    return fields
+    return decode(_Condemned, fields, what, refuse=damaged)

@@ -109,7 +109,7 @@ def test_a_mark_that_does_not_say_when_it_was_made_is_refused(
     fields = decode_record(repository.store.read(key), "a mark")
     del fields["digest"]
     repository.store.write(key, encode_record(fields | change, "blake3"))
-    with pytest.raises(IntegrityError, match=r"pin-0000000001\.json.*does not say when") as raised:
+    with pytest.raises(IntegrityError, match=r"pin-0000000001\.json.*damaged: at is not a") as raised:
         repository.pinned("flights", ID)
     assert raised.value.code == "record-damaged"
 
