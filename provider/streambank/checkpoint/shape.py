@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
 from streambank.checkpoint.sources import SourceState
 from streambank.core.choices import ClosureKind
+from streambank.core.shape import HIDDEN, JsonObject
 
 URGENCY_LOG = 0
 """Logs go first: Spark keeps only `minBatchesToRetain` batches of them."""
@@ -79,11 +80,11 @@ class StoreState:
     partitions: int
     rows: int | None
     bytes: int
-    parts: tuple[PartitionState, ...] = ()
+    parts: Annotated[tuple[PartitionState, ...], HIDDEN] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorState:
+class OperatorState(JsonObject):
     """One stateful operator after the batch.
 
     Attributes:
@@ -95,24 +96,8 @@ class OperatorState:
     operator: int
     name: str | None
     stores: tuple[StoreState, ...]
-    variables: tuple[str, ...] = ()
-    timers: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """The operator as manifests and `inspect` show it."""
-        return {
-            "operator": self.operator,
-            "name": self.name,
-            "stores": [
-                {
-                    "store": store.store,
-                    "partitions": store.partitions,
-                    "rows": store.rows,
-                    "bytes": store.bytes,
-                }
-                for store in self.stores
-            ],
-        }
+    variables: Annotated[tuple[str, ...], HIDDEN] = ()
+    timers: Annotated[bool, HIDDEN] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import batches_of
@@ -40,7 +40,8 @@ from streambank.control.operation import Operation
 from streambank.control.rollbacks import pending_rollback, taken_back_records
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.core.units import from_epoch_ms, from_json_time, to_json_time, utc_now
+from streambank.core.shape import HIDDEN, JsonObject
+from streambank.core.units import from_epoch_ms, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of, scratch_of
 from streambank.drills.left import MARGIN_S, is_of, left_by_drills
@@ -71,7 +72,7 @@ IN_USE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class LeftDirectory:
+class LeftDirectory(JsonObject):
     """A directory in which no query works.
 
     Attributes:
@@ -99,32 +100,12 @@ class LeftDirectory:
     removal: str
     ours: bool = True
     number: int | None = None
-    judged: Judged | None = field(default=None, compare=False)
-    refused: RefusedError | None = field(default=None, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "query": self.query,
-            "location": self.location,
-            "since": to_json_time(self.since) if self.since else None,
-            "files": self.files,
-            "bytes": self.bytes,
-            "counted": self.counted,
-            "needed_by": self.needed_by,
-            "removal": self.removal,
-            "ours": self.ours,
-            "number": self.number,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectory:
-        since = data["since"]
-        return cls(**{**data, "since": from_json_time(since) if since else None})
+    judged: Annotated[Judged | None, HIDDEN] = field(default=None, compare=False)
+    refused: Annotated[RefusedError | None, HIDDEN] = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class LeftDirectories:
+class LeftDirectories(JsonObject):
     """What was left behind.
 
     Attributes:
@@ -138,19 +119,6 @@ class LeftDirectories:
     def needless(self) -> tuple[LeftDirectory, ...]:
         """Those that nothing needs."""
         return tuple(one for one in self.directories if not one.needed_by)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "directories": [one.to_dict() for one in self.directories],
-            "unread": [list(one) for one in self.unread],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectories:
-        return cls(
-            tuple(map(LeftDirectory.from_dict, data["directories"])),
-            tuple((location, why) for location, why in data["unread"]),
-        )
 
 
 def left_directories(

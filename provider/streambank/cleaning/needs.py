@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from streambank.control.claims import Holder
 from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, RecordStream, decode_json
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.units import from_json_time
+from streambank.core.units import time_or_none
 from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import whole_objects
@@ -64,7 +62,9 @@ def _of_epoch(control: JobControl, epoch: int, now: datetime) -> str:
         if not any(one.is_living() for one in holder.processes):
             return ""
         return f"the driver of epoch {epoch}, which lost its lease and has not ended"
-    seen_at = _time(_read(control, records.key(epoch, ".beat"))) or _time(data)
+    seen_at = time_or_none(_read(control, records.key(epoch, ".beat")).get("at")) or time_or_none(
+        data.get("at")
+    )
     if seen_at is not None and now - seen_at >= SILENT:
         return ""
     return f"the driver of epoch {epoch} on {holder.host.host}, which has not said that it ended: for a day"
@@ -95,10 +95,3 @@ def _read(control: JobControl, key: str) -> JsonDict:
         return decode_json(read_record(control.store, key), key)
     except (FormatError, NotFoundError):
         return {}
-
-
-def _time(data: Mapping[str, Any]) -> datetime | None:
-    try:
-        return from_json_time(str(data["at"]))
-    except (KeyError, ValueError):
-        return None

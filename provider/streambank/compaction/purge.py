@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.quarantine import DONE_KEY, FILES, PURGING_KEY, RECORD_KEY, Quarantine, Record
 from streambank.core.errors import RefusedError
+from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.sealed import encode_record
@@ -17,7 +17,7 @@ from streambank.work.pace import Meter, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeReport:
+class PurgeReport(JsonObject):
     """What a purge deleted.
 
     Attributes:
@@ -33,9 +33,6 @@ class PurgeReport:
     files: int
     bytes: int
     already_done: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def purge(

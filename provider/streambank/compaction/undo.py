@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.dead_files import IN_ORDER, NEVER_NEEDED
@@ -12,6 +11,7 @@ from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
 from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, Record
 from streambank.core.errors import NotFoundError, RefusedError
+from streambank.core.shape import JsonObject
 from streambank.storage import Store, same_place
 from streambank.work.pace import Meter, Progress
 
@@ -19,7 +19,7 @@ WENT_ON = "query-went-on"
 
 
 @dataclass(frozen=True, slots=True)
-class UndoReport:
+class UndoReport(JsonObject):
     """What an undo came to.
 
     Attributes:
@@ -39,17 +39,6 @@ class UndoReport:
     left: tuple[str, ...]
     missing: tuple[str, ...]
     already_done: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "checkpoint": self.checkpoint,
-            "quarantine": self.quarantine,
-            "files": self.files,
-            "bytes": self.bytes,
-            "left": list(self.left),
-            "missing": list(self.missing),
-            "already_done": self.already_done,
-        }
 
 
 def bring_back(

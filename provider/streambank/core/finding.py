@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
+
+from streambank.core.shape import JsonObject
 
 Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(JsonObject):
     """One problem.
 
     Attributes:
@@ -25,6 +27,3 @@ class Finding:
     cause: str
     effect: str
     hint: str
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)

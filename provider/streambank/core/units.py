@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta
 
@@ -149,6 +150,21 @@ def from_json_time(text: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"{text!r} is beyond the calendar") from error
+
+
+def time_or_none(value: object) -> datetime | None:
+    """The time in a record that somebody wrote; None for anything else."""
+    try:
+        return from_json_time(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def number_or_none(value: object) -> float | None:
+    """The finite number in a record that somebody wrote; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def from_epoch_ms(moment_ms: int) -> datetime | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from dataclasses import fields as dataclass_fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.core.choices import (
@@ -16,6 +15,7 @@ from streambank.core.choices import (
     Expressions,
     TableFormat,
 )
+from streambank.core.shape import JsonObject
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 
@@ -145,7 +145,7 @@ class ChangePolicies:
 
 
 @dataclass(frozen=True, slots=True)
-class HotKeysPolicy:
+class HotKeysPolicy(JsonObject):
     """`[jobs.NAME.hot_keys]`: how the keys with the most traffic are sampled; without the table they are not.
 
     Attributes:
@@ -161,17 +161,6 @@ class HotKeysPolicy:
     window_s: float = 600.0
     max_keys: int = 5
     hashes: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a launch carries it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HotKeysPolicy:
-        """From a launch; fields of a later version are ignored."""
-        known = {one.name for one in dataclass_fields(cls)}
-        found = {name: value for name, value in data.items() if name in known}
-        return cls(**{**found, "keys": tuple(found.get("keys", ()))})
 
 
 def read_hot_keys(fields: Fields) -> HotKeysPolicy | None:

@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import gettempdir
-from typing import Any
 
 from streambank.checkpoint.position import is_batch
 from streambank.cleaning.left_directories import left_directories
@@ -22,6 +21,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.core.names import MAIN
+from streambank.core.shape import JsonObject
 from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Declarations, Job
@@ -124,7 +124,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(JsonObject):
     """What was found of one query.
 
     Attributes:
@@ -138,14 +138,6 @@ class Diagnosis:
     query: str
     checkpoint: str
     findings: tuple[Finding, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "query": self.query,
-            "checkpoint": self.checkpoint,
-            "findings": [finding.to_dict() for finding in self.findings],
-        }
 
 
 def diagnose_checkpoint(

@@ -28,7 +28,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import Desired, JobControl
 from streambank.control.records import JsonDict
 from streambank.control.watch import WatchView
-from streambank.core.units import from_json_time
+from streambank.core.units import time_or_none
 from streambank.job.liveness import (
     NEWEST_LIVES,
     DriverLife,
@@ -290,7 +290,7 @@ def _start_over_at(
     if not driver.has_begun:
         return latest
     ready = control.last_event("first-trigger", launch_id=driver.launch_id, newest=_READY_EVENTS)
-    return min(latest, max(began_at, (_moment(ready) if ready else None) or began_at))
+    return min(latest, max(began_at, (time_or_none(ready.get("at")) if ready else None) or began_at))
 
 
 def _unwatched(
@@ -302,20 +302,13 @@ def _unwatched(
         due_at = start_over_at() + timedelta(seconds=COMES_S)
         return (due_at, "Nothing has watched it since it was started.") if now > due_at else (None, "")
     if watch.end:
-        return _moment(watch.end) or watch.seen_at, watch.last_word
+        return time_or_none(watch.end.get("at")) or watch.seen_at, watch.last_word
     if watch.idle:
         why = f"Its watcher, {watch.who}, cannot act: {watch.idle['why']}."
-        return _moment(watch.idle) or watch.seen_at, why
+        return time_or_none(watch.idle.get("at")) or watch.seen_at, why
     if now > watch.due_at:
         return max(watch.due_at, desired.at), watch.last_word
     return None, ""
-
-
-def _moment(data: Mapping[str, Any]) -> datetime | None:
-    try:
-        return from_json_time(str(data.get("at")))
-    except ValueError:
-        return None
 
 
 def _since_s(since: datetime | None, now: datetime) -> float:

@@ -22,17 +22,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streambank.control.claims import ClaimView
+from streambank.core.shape import JsonObject
 from streambank.declaration.health import HealthPolicy
 
 HealthState = Literal["healthy", "unhealthy", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Health(JsonObject):
     """How a job with a living driver gets on.
 
     Attributes:
@@ -48,12 +49,9 @@ class Health:
     still_s: float | None = None
     window_s: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Unhealthy:
+class Unhealthy(JsonObject):
     """A driver that was found to make no progress, for who is to replace it; JSON by `to_dict`.
 
     Attributes:
@@ -70,13 +68,6 @@ class Unhealthy:
     batches: Mapping[str, int | None] = field(default_factory=dict)
     why: str = ""
     failures: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Unhealthy:
-        return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from streambank.control.progress import SegmentHead, last_of_segment, progress_k
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
-from streambank.core.units import from_json_time, to_json_time
+from streambank.core.shape import encode
+from streambank.core.units import from_json_time
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import root_cause, shown
 
@@ -67,14 +68,7 @@ class Happening:
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "at": None if self.at is None else to_json_time(self.at),
-            "kind": self.kind,
-            "query": self.query,
-            "facts": dict(self.facts or {}),
-            "by": self.by,
-            "why": self.why,
-        }
+        return encode(self) | {"facts": dict(self.facts or {})}
 
 
 def job_history(job: Job, newest: int = 50) -> list[Happening]:

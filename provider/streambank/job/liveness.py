@@ -11,7 +11,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, decode_json
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.units import from_json_time
+from streambank.core.units import time_or_none
 from streambank.driver.failure import root_cause
 from streambank.storage.store import read_record
 
@@ -61,7 +61,7 @@ class DriverLife:
     @property
     def over_at(self) -> datetime:
         """When it ended: by its own word, else by its last heartbeat (others may find it dead much later)."""
-        return (_time(self.end) if self.released else None) or self.seen_at
+        return (time_or_none(self.end.get("at")) if self.released else None) or self.seen_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def driver_lives(
     found = []
     for number in reversed(records.numbers()[-newest:]):
         data = _read(control, records.key(number))
-        began_at = _time(data)
+        began_at = time_or_none(data.get("at"))
         if began_at is None or data.get("purpose", "run") != "run":
             continue
         beat = _read(control, records.key(number, ".beat"))
@@ -124,7 +124,7 @@ def _driver_life(
 ) -> DriverLife:
     said = beat.get("status")
     status: Mapping[str, Any] = said if isinstance(said, dict) else {}
-    seen_at = _time(beat) or began_at
+    seen_at = time_or_none(beat.get("at")) or began_at
     about = status.get("queries")
     of_queries: Mapping[str, Any] = about if isinstance(about, dict) else {}
     known = [one for name in queries if isinstance(one := of_queries.get(name), dict)]
@@ -162,7 +162,7 @@ def early_deaths(
     """Drivers that ended before they took the lease, oldest first: when, and the event."""
     had_it = {one.launch_id for one in lives}
     for event in events:
-        at = _time(event)
+        at = time_or_none(event.get("at"))
         if event.get("kind") == "driver-died" and event.get("launch_id") not in had_it and at is not None:
             yield at, event
 
@@ -197,7 +197,7 @@ def failures_of_job(
     for at, event in early_deaths(known, drivers):
         found.append(Failure(at, str(event.get("launch_id")), "its driver ended before it took the lease"))
     for event in known:
-        moment = _time(event)
+        moment = time_or_none(event.get("at"))
         if event.get("kind") == "restarted" and event.get("cause") and moment is not None:
             found.append(
                 Failure(moment, f"epoch {event.get('epoch')}", f"it was restarted for {event['cause']}")
@@ -211,10 +211,3 @@ def _read(control: JobControl, key: str) -> JsonDict:
         return decode_json(read_record(control.store, key), key)
     except (FormatError, NotFoundError):
         return {}
-
-
-def _time(data: Mapping[str, Any]) -> datetime | None:
-    try:
-        return from_json_time(str(data["at"]))
-    except (KeyError, ValueError):
-        return None

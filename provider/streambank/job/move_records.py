@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.code.vouched import follow
 from streambank.control.claims import Claim
@@ -28,6 +28,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.shape import JsonName, JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage import service_name
@@ -46,7 +47,7 @@ _CLAIMS = ("operation/", "lease/")
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsMoved:
+class RecordsMoved(JsonObject):
     """What a move came to.
 
     Attributes:
@@ -57,21 +58,11 @@ class RecordsMoved:
     """
 
     job: str
-    source: str | None
-    target: str
+    source: Annotated[str | None, JsonName("from")]
+    target: Annotated[str, JsonName("to")]
     files: int = 0
     bytes: int = 0
     warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "from": self.source,
-            "to": self.target,
-            "files": self.files,
-            "bytes": self.bytes,
-            "warnings": list(self.warnings),
-        }
 
 
 def move_records(

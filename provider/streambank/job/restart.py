@@ -12,7 +12,7 @@ restart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from streambank.code.chosen import as_chosen
@@ -20,6 +20,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation
 from streambank.core.names import ASKER
+from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
@@ -40,7 +41,7 @@ RestartState = Literal["restarted", "started", "finished", "not-desired", "not-n
 
 
 @dataclass(frozen=True, slots=True)
-class RestartAsked:
+class RestartAsked(JsonObject):
     """A restart that was asked for and is still to be finished, by any process; JSON by `to_dict`.
 
     Attributes:
@@ -54,13 +55,6 @@ class RestartAsked:
     before: int
     stop: StopAsked
     launch_id: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RestartAsked:
-        return cls(int(data["before"]), StopAsked(**data["stop"]), data.get("launch_id"))
 
     def is_replaced(self, view: ClaimView | None) -> bool:
         """Whether another launch has had the lease since, which decides: its epochs alone do not."""

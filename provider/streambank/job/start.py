@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.sources import cannot_repeat
@@ -32,6 +32,7 @@ from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time, say_duration
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
@@ -87,7 +88,7 @@ StartState = Literal["started", "already-running", "finished", "not-desired"]
 
 
 @dataclass(frozen=True, slots=True)
-class StartResult:
+class StartResult(JsonObject):
     """What a start came to.
 
     Attributes:
@@ -133,9 +134,6 @@ class StartResult:
     def is_ready(self) -> bool:
         """Whether each query has committed a batch since the launch, or found no data."""
         return bool(self.queries) and are_done(self.queries)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def start_job(

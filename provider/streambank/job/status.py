@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from streambank.control.marker import Marker, read_marker
 from streambank.control.progress import ProgressRecord, last_progress
 from streambank.core.errors import FormatError, InputError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
+from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
@@ -132,7 +133,7 @@ class SiteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(JsonObject):
     """A job at a glance. Times are ISO-8601.
 
     Attributes:
@@ -202,9 +203,6 @@ class JobStatus:
         if self.launch_id is None:
             return None
         return Handle(self.launch_id, (), self.log, self.submission, self.tracking, self.job)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def job_status(

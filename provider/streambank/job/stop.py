@@ -16,8 +16,8 @@ import contextlib
 import logging
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
@@ -34,6 +34,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.names import ASKER
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import recorded_failure, root_cause
@@ -66,7 +67,7 @@ __all__ = ["How", "StopResult", "ask_to_stop", "stop_job"]
 
 
 @dataclass(frozen=True, slots=True)
-class StopResult:
+class StopResult(JsonObject):
     """What a stop came to.
 
     Attributes:
@@ -93,9 +94,6 @@ class StopResult:
     savepoints: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def ask_to_stop(

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from streambank.core.errors import StreambankError
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.kafka.broker import Broker, Retention
 from streambank.kafka.offsets import spots
@@ -19,7 +20,7 @@ State = Literal["until", "for-ever", "gone", "not-known"]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(JsonObject):
     """How long a Kafka source of a savepoint can be read again.
 
     Attributes:
@@ -35,15 +36,6 @@ class Replay:
     state: State
     until: datetime | None
     why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "topics": list(self.topics),
-            "state": self.state,
-            "until": None if self.until is None else to_json_time(self.until),
-            "why": self.why,
-        }
 
     def sentence(self, now: datetime) -> str:
         """In a few words, for a table."""

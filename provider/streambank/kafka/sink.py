@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import StreambankError
+from streambank.core.shape import JsonName, encode
 from streambank.kafka.broker import Broker
 from streambank.kafka.offsets import Spot
 from streambank.kafka.recording import KIND, MARGIN_MS, marks_at, sink_path
@@ -38,17 +39,11 @@ class Range:
 
     topic: str
     partition: int
-    first: int
-    end: int
+    first: Annotated[int, JsonName("from")]
+    end: Annotated[int, JsonName("to")]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "from": self.first,
-            "to": self.end,
-            "records": self.end - self.first,
-        }
+        return encode(self) | {"records": self.end - self.first}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.checkpoint.text import load_json
 from streambank.core.errors import FormatError, StorageError, StreambankError
+from streambank.core.shape import JsonName, encode
 from streambank.kafka.broker import Broker, Retention
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
 from streambank.kafka.recording import FORMAT, KIND
@@ -40,8 +41,8 @@ class Lost:
 
     topic: str
     partition: int
-    first: int
-    end: int | None
+    first: Annotated[int, JsonName("from")]
+    end: Annotated[int | None, JsonName("to")]
     why: Why
 
     @property
@@ -58,14 +59,7 @@ class Lost:
         return f"{self.topic}/{self.partition} from {self.first} to {self.end}, {count}: {_WHY[self.why]}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "from": self.first,
-            "to": self.end,
-            "records": self.records,
-            "why": self.why,
-        }
+        return encode(self) | {"records": self.records}
 
 
 @dataclass(frozen=True, slots=True)

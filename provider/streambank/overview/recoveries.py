@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -12,7 +12,7 @@ from streambank.control.processes import person
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
-from streambank.core.units import from_json_time
+from streambank.core.units import number_or_none, time_or_none
 from streambank.declaration.declaration import Job
 from streambank.job.history import skipped_of
 from streambank.sla.judge.facts import Recovery, recoveries
@@ -44,11 +44,11 @@ def _drill(job: Job, report: JsonDict) -> dict[str, Any]:
         "step": report.get("failed_step"),
         "not_run": str(report.get("not_run") or ""),
         "savepoint": called(savepoints_of(report)) or None,
-        "rto_s": _seconds(report.get("rto_s")),
-        "rpo_s": _seconds(report.get("rpo_s")),
+        "rto_s": number_or_none(report.get("rto_s")),
+        "rpo_s": number_or_none(report.get("rpo_s")),
         "why": str(report.get("error") or report.get("not_run") or ""),
         "steps": [
-            {"name": str(name), "seconds": _seconds(seconds)}
+            {"name": str(name), "seconds": number_or_none(seconds)}
             for name, seconds in (steps.items() if isinstance(steps, Mapping) else ())
         ],
     }
@@ -66,7 +66,7 @@ def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]
         query = QueryRef.parse(str(report.get("job"))).name
     except InputError:
         query = None
-    began, seconds = _moment(report.get("started_at")), _seconds(report.get("seconds"))
+    began, seconds = time_or_none(report.get("started_at")), number_or_none(report.get("seconds"))
     steps = [{"name": "restore", "seconds": seconds}]
     rto_s = None
     of_query = found.get(query, ()) if query is not None else ()
@@ -88,7 +88,7 @@ def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]
         "step": None,
         "savepoint": report.get("savepoint"),
         "rto_s": rto_s,
-        "rpo_s": _seconds(report.get("age_s")),
+        "rpo_s": number_or_none(report.get("age_s")),
         "skipped": skipped_of(report),
         "why": str(report.get("message") or report.get("sink_effect") or ""),
         "steps": steps,
@@ -101,17 +101,6 @@ def _either(job: Job, report: JsonDict) -> dict[str, Any]:
     return {
         "at": report.get("started_at"),
         "replica": repository if isinstance(repository, str) and repository != job.repository else None,
-        "seconds": _seconds(report.get("seconds")),
+        "seconds": number_or_none(report.get("seconds")),
         "by": person(by) if isinstance(by, Mapping) and by else None,
     }
-
-
-def _seconds(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        return from_json_time(str(text))
-    except ValueError:
-        return None

@@ -12,7 +12,7 @@ from streambank.control.control import JobControl
 from streambank.control.drills import last_passed
 from streambank.control.records import RecordStream
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
-from streambank.core.units import from_json_time, say_bytes, say_duration, to_json_time
+from streambank.core.units import say_bytes, say_duration, time_or_none, to_json_time
 from streambank.recovery.resolve import PassedOver, Skipped, as_of_json
 from streambank.recovery.sinks.reached import Reached
 from streambank.repository.references import AsOf
@@ -72,7 +72,7 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
     found: list[Estimate] = []
     for record in RecordStream(control.store, "restores").newest_first():
         took_s, at, then = (record.data.get(name) for name in ("seconds", "started_at", "bytes"))
-        moment = _moment(at)
+        moment = time_or_none(at)
         if record.data.get("job") != job or moment is None or not isinstance(then, int):
             continue
         if isinstance(took_s, (int, float)):
@@ -81,7 +81,7 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
             break
     passed = last_passed(control)
     if passed is not None:
-        rto_s, moment = passed.get("rto_s"), _moment(passed.get("started_at"))
+        rto_s, moment = passed.get("rto_s"), time_or_none(passed.get("started_at"))
         if isinstance(rto_s, (int, float)) and moment is not None:
             found.append(Estimate("first-batch", float(rto_s), float(rto_s), moment))
     return tuple(found)
@@ -99,13 +99,6 @@ def unknown_times(known: Collection[str]) -> str:
     if "first-batch" not in known:
         said.append("How long it takes until the first batch is not known: no drill of the job has passed.")
     return " ".join(said)
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        return from_json_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Container, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import (
     FormatError,
@@ -22,6 +22,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.shape import MILLIS, encode
 from streambank.core.signing import is_signed
 from streambank.replicas.file_repair import FileRepair, Repaired, Replicas, repair_files
 from streambank.replicas.replicate import read_manifest
@@ -84,7 +85,7 @@ class RepairReport:
     repaired: list[Repaired] = field(default_factory=list)
     not_repaired: list[NotRepaired] = field(default_factory=list)
     verified: list[VerifyReport] = field(default_factory=list)
-    seconds: float = 0.0
+    seconds: Annotated[float, MILLIS] = 0.0
 
     @property
     def ok(self) -> bool:
@@ -92,15 +93,10 @@ class RepairReport:
         return not self.not_repaired and all(report.ok for report in self.verified)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        return encode(self) | {
             "ok": self.ok,
-            "repository": self.repository,
-            "replicas": list(self.replicas),
-            "dry_run": self.dry_run,
             "repaired": [_to_dict(each) for each in self.repaired],
             "not_repaired": [_to_dict(each) for each in self.not_repaired],
-            "verified": [report.to_dict() for report in self.verified],
-            "seconds": round(self.seconds, 3),
         }
 
 

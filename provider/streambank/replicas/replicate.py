@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.core.errors import (
     ConflictError,
@@ -22,6 +22,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.json_text import is_whole_number
+from streambank.core.shape import MILLIS, encode
 from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
@@ -122,7 +123,7 @@ class ReplicaReport:
     location: str
     error: StreambankError | None
     savepoints: tuple[Replicated, ...]
-    seconds: float
+    seconds: Annotated[float, MILLIS]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -131,16 +132,11 @@ class ReplicaReport:
         return self.error is None and not any(each.errors for each in self.savepoints)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        return encode(self) | {
             "ok": self.ok,
-            "location": self.location,
-            "error": self.error.to_dict() if self.error else None,
             "moved_bytes": sum(each.moved_bytes for each in self.savepoints),
             "service_bytes": sum(each.service_bytes for each in self.savepoints),
             "there_bytes": sum(each.there_bytes for each in self.savepoints),
-            "seconds": round(self.seconds, 3),
-            "warnings": list(self.warnings),
-            "savepoints": [each.to_dict() for each in self.savepoints],
         }
 
 
@@ -430,24 +426,11 @@ class Replicated:
     service_bytes: int = 0
     there_bytes: int = 0
     pinned: bool = False
-    seconds: float = 0.0
+    seconds: Annotated[float, MILLIS] = 0.0
     errors: tuple[tuple[str, StreambankError], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """It as JSON."""
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "state": self.state,
-            "moved_objects": self.moved_objects,
-            "moved_bytes": self.moved_bytes,
-            "service_bytes": self.service_bytes,
-            "there_bytes": self.there_bytes,
-            "pinned": self.pinned,
-            "seconds": round(self.seconds, 3),
-            "errors": [{"file": file, **error.to_dict()} for file, error in self.errors],
-        }
+        return encode(self) | {"errors": [{"file": file, **error.to_dict()} for file, error in self.errors]}
 
 
 class Transfer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import (
     FormatError,
@@ -20,7 +20,7 @@ from streambank.core.errors import (
 )
 from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef, check_name
-from streambank.core.units import to_json_time
+from streambank.core.shape import HIDDEN, JsonName, encode
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
 from streambank.repository.marks import (
     PIN,
@@ -81,45 +81,27 @@ class SavepointSummary:
     query_id: str = ""
     taken_at: datetime | None = None
     bytes: int = 0
-    file_count: int = 0
+    file_count: Annotated[int, JsonName("files")] = 0
     new_bytes: int = 0
     watermark_ms: int | None = None
     note: str = ""
     names: tuple[str, ...] = ()
     checkpoint: str = ""
     derived_from: str | None = None
-    restored: bool = False
+    restored: Annotated[bool, HIDDEN] = False
     rejected: bool = False
-    rehearsed_at: datetime | None = None
+    rehearsed_at: Annotated[datetime | None, HIDDEN] = None
     pinned: bool = False
     verified_at: datetime | None = None
     verified_level: str = ""
     verified_ok: bool | None = None
     hashed_since: datetime | None = None
     mark_errors: tuple[StreambankError, ...] = ()
-    stats: Mapping[str, Any] = field(default_factory=nothing)
+    stats: Annotated[Mapping[str, Any], HIDDEN] = field(default_factory=nothing)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "query_id": self.query_id,
-            "taken_at": to_json_time(self.taken_at) if self.taken_at else None,
-            "bytes": self.bytes,
-            "files": self.file_count,
-            "new_bytes": self.new_bytes,
-            "watermark_ms": self.watermark_ms,
-            "note": self.note,
-            "names": list(self.names),
-            "checkpoint": self.checkpoint,
-            "derived_from": self.derived_from,
-            "rejected": self.rejected,
-            "pinned": self.pinned,
-            "verified_at": to_json_time(self.verified_at) if self.verified_at else None,
+        return encode(self) | {
             "verified_level": self.verified_level or None,
-            "verified_ok": self.verified_ok,
-            "hashed_since": to_json_time(self.hashed_since) if self.hashed_since else None,
             "error": self.error.message if self.error else None,
             "mark_errors": [error.message for error in self.mark_errors],
         }

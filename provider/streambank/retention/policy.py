@@ -11,13 +11,14 @@ since somebody may have the right that nothing of them is kept for longer. Only 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from streambank.core.errors import InputError
 from streambank.core.python310 import UTC
+from streambank.core.shape import JsonObject
 from streambank.core.units import parse_duration_s, say_duration, to_json_time
 from streambank.core.zones import UTC_NAME, check_time_zone, time_zone
 from streambank.repository.catalog import SavepointSummary
@@ -38,7 +39,7 @@ MIN_VERIFIED_RULE = "min-verified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(JsonObject):
     """What is kept; a rule of 0 is none.
 
     Attributes:
@@ -107,9 +108,6 @@ class Policy:
         check_time_zone(self.time_zone)
         return self
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def parse_max_age_s(text: str) -> float:
     """Seconds of a limit of age such as `90d`.
@@ -128,7 +126,7 @@ def parse_max_age_s(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(JsonObject):
     """Why a savepoint is kept, or why a rule does not keep it.
 
     Attributes:
@@ -138,9 +136,6 @@ class Reason:
 
     rule: str
     why: str
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

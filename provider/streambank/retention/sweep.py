@@ -10,9 +10,9 @@ has the rules and why they suffice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import (
     InputError,
@@ -22,6 +22,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.shape import TENTHS, JsonObject, encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import EXPIRED, manifest_key
 from streambank.repository.holds import Hold, holds
@@ -408,7 +409,7 @@ def _only_copy(key: str) -> IntegrityError:
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(JsonObject):
     """How many files, and how many bytes they have."""
 
     files: int = 0
@@ -419,9 +420,6 @@ class Tally:
         for file in files:
             self.files += 1
             self.bytes += file.size_bytes
-
-    def to_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 @dataclass(slots=True)
@@ -449,7 +447,7 @@ class SweepReport:
     kept: Tally = field(default_factory=Tally)
     condemned: Tally = field(default_factory=Tally)
     waiting: Tally = field(default_factory=Tally)
-    next_s: float | None = None
+    next_s: Annotated[float | None, TENTHS] = None
     deleted: Tally = field(default_factory=Tally)
     rescued: Rescued = field(default_factory=Rescued)
     removed: list[Expired] = field(default_factory=list)
@@ -468,24 +466,11 @@ class SweepReport:
         return sum(leftover.size_bytes for leftover in self.leftovers)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "dry_run": self.dry_run,
+        return encode(self) | {
             "ok": not self.left,
-            "grace_s": self.grace_s,
-            "kept": self.kept.to_dict(),
-            "condemned": self.condemned.to_dict(),
-            "waiting": self.waiting.to_dict(),
-            "next_s": None if self.next_s is None else round(self.next_s, 1),
-            "deleted": self.deleted.to_dict(),
-            "locked": self.locked.to_dict(),
-            "locked_until": None if self.locked_until is None else to_json_time(self.locked_until),
-            "held": self.held.to_dict(),
             "rescued": {"objects": self.rescued.objects, "bytes": self.rescued.bytes},
-            "removed": [copy.to_dict() for copy in self.removed],
             "expired": [copy.to_dict() | {"left_s": round(left_s, 1)} for copy, left_s in self.expired],
-            "holds": [hold.to_dict() for hold in self.holds],
             "leftovers": [{"file": each.key, "bytes": each.size_bytes} for each in self.leftovers],
-            "warnings": list(self.warnings),
             "left": [
                 {"file": key, "error": error.code, "message": error.message}
                 for key, error in sorted(self.left.items())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.core.shape import JsonObject
 from streambank.repository import catalog
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import add_mark
@@ -19,7 +20,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class UndeleteResult:
+class UndeleteResult(JsonObject):
     """What bringing a savepoint back came to.
 
     Attributes:
@@ -33,9 +34,6 @@ class UndeleteResult:
     batch: int
     already_listed: bool
     stored_again: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def undelete(

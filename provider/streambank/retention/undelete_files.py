@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from streambank.core.errors import RefusedError, StorageError
-from streambank.core.units import to_json_time
+from streambank.core.shape import encode
 from streambank.repository.header import HEADER_KEY
 from streambank.repository.holds import is_hold
 from streambank.repository.repository import Repository
@@ -79,21 +79,9 @@ class UndeleteFilesReport:
             self.savepoints.append(file.key.removeprefix(_SAVEPOINTS).removesuffix(".json"))
 
     def to_dict(self) -> dict[str, Any]:
-        def said(moment: datetime | None) -> str | None:
-            return None if moment is None else to_json_time(moment)
-
-        return {
-            "location": self.location,
-            "since": said(self.since),
-            "dry_run": self.dry_run,
-            "files": self.files,
-            "bytes": self.bytes,
+        return encode(self) | {
             "savepoints": sorted(self.savepoints),
-            "first_deleted_at": said(self.first_deleted_at),
-            "last_deleted_at": said(self.last_deleted_at),
             "days": {f"{day:%Y-%m-%d}": files for day, files in sorted(self.days.items())},
-            "undeleted": self.undeleted,
-            "indexed_packs": self.indexed_packs,
         }
 
 

@@ -21,7 +21,6 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.paths import needs_rewrite, new_query_metadata
@@ -34,6 +33,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.python310 import add_note
+from streambank.core.shape import JsonObject
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.local.modes import Openness, make_directory, openness
@@ -47,7 +47,7 @@ __all__ = ["METADATA", "IsLive", "MaterializeReport", "Owner", "check_target", "
 
 
 @dataclass(frozen=True, slots=True)
-class MaterializeReport:
+class MaterializeReport(JsonObject):
     """What was laid out.
 
     Attributes:
@@ -66,18 +66,6 @@ class MaterializeReport:
     linked_files: int
     rewritten: tuple[str, ...]
     cleared_files: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "batch": self.batch,
-            "query_id": self.query_id,
-            "files": self.files,
-            "bytes": self.bytes,
-            "linked_files": self.linked_files,
-            "rewritten": list(self.rewritten),
-            "cleared_files": self.cleared_files,
-        }
 
 
 def openness_of(manifest: Manifest) -> Openness | None:

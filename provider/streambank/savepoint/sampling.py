@@ -13,10 +13,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.core.finding import Finding
+from streambank.core.shape import HIDDEN, MILLIS, encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.coverage import POSITIONS, Window, position
 from streambank.repository.manifest import Manifest
@@ -55,28 +56,21 @@ class SampleReport:
         savepoints: What was found in each savepoint.
     """
 
-    window: Window
+    window: Annotated[Window, HIDDEN]
     runs: int
     objects: int
     bytes: int
     all_objects: int
     all_bytes: int
-    findings: tuple[Finding, ...]
-    savepoints: tuple[VerifyReport, ...]
-    seconds: float
+    findings: Annotated[tuple[Finding, ...], HIDDEN]
+    savepoints: Annotated[tuple[VerifyReport, ...], HIDDEN]
+    seconds: Annotated[float, MILLIS]
 
     def to_dict(self) -> dict[str, Any]:
-        """The `sample` part of the JSON answer."""
-        return {
+        return encode(self) | {
             "share": round(self.window.width / POSITIONS, 6),
             "from": round(self.window.start / POSITIONS, 6),
             "to": round(self.window.end / POSITIONS, 6),
-            "runs": self.runs,
-            "objects": self.objects,
-            "bytes": self.bytes,
-            "all_objects": self.all_objects,
-            "all_bytes": self.all_bytes,
-            "seconds": round(self.seconds, 3),
         }
 
 

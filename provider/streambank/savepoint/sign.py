@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.shape import JsonObject
 from streambank.core.signing import require_keys
 from streambank.repository.catalog import manifest_key, manifest_name
 from streambank.repository.manifest import decode_head
@@ -19,7 +19,7 @@ from streambank.work.pace import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(JsonObject):
     """What came of it.
 
     Attributes:
@@ -33,9 +33,6 @@ class Signed:
     signed: bool
     key: str | None
     says: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def sign_savepoint(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
@@ -32,6 +32,7 @@ from streambank.core.errors import (
 )
 from streambank.core.names import ASKER, QueryRef, is_same_task
 from streambank.core.python310 import UTC
+from streambank.core.shape import MILLIS, encode
 from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
@@ -601,27 +602,14 @@ class TakeResult:
     bytes: int
     new_bytes: int
     new_files: int
-    seconds: float
+    seconds: Annotated[float, MILLIS]
     replans: int
     already_there: bool
     warnings: tuple[str, ...] = ()
     name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "name": self.name or None,
-            "batch": self.batch,
-            "files": self.files,
-            "bytes": self.bytes,
-            "new_bytes": self.new_bytes,
-            "new_files": self.new_files,
-            "seconds": round(self.seconds, 3),
-            "replans": self.replans,
-            "already_there": self.already_there,
-            "warnings": list(self.warnings),
-        }
+        return encode(self) | {"name": self.name or None}
 
 
 MAX_NOTE_CHARACTERS = 4000

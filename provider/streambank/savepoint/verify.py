@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.core.choices import VERIFY_LEVELS, VerifyLevel
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
 from streambank.core.finding import Finding
 from streambank.core.python310 import UTC
-from streambank.core.units import to_json_time
+from streambank.core.shape import MILLIS, JsonObject
 from streambank.repository.coverage import Coverage
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import FileEntry, Manifest
@@ -50,7 +50,7 @@ _USE_ANOTHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(JsonObject):
     """What a verification found.
 
     Attributes:
@@ -72,23 +72,8 @@ class VerifyReport:
     findings: tuple[Finding, ...]
     files: int
     bytes: int
-    seconds: float
+    seconds: Annotated[float, MILLIS]
     at: datetime
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "level": self.level,
-            "ok": self.ok,
-            "restorable": self.restorable,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "files": self.files,
-            "bytes": self.bytes,
-            "seconds": round(self.seconds, 3),
-            "at": to_json_time(self.at),
-        }
 
 
 def verify(

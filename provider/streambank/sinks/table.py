@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank.core.shape import JsonName, encode
 from streambank.core.units import say_count
 from streambank.savepoint.sinks import Captured
 
@@ -172,8 +173,8 @@ class TableRollback:
     kind: str
     path: str
     batch: int
-    done: str = ""
-    rows: int | None = 0
+    done: Annotated[str, JsonName("did")] = ""
+    rows: Annotated[int | None, JsonName("rows_removed")] = 0
     target: str = ""
 
     @property
@@ -182,14 +183,7 @@ class TableRollback:
         return bool(self.done)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "path": self.path,
-            "batch": self.batch,
-            "did": self.done,
-            "rows_removed": self.rows,
-            "target": self.target or None,
-        }
+        return encode(self) | {"target": self.target or None}
 
 
 class TableGuard(Protocol):

@@ -17,7 +17,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from streambank.core.errors import (
     ConflictError,
@@ -28,6 +27,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.json_text import is_whole_number
+from streambank.core.shape import JsonObject
 from streambank.repository.catalog import listed, read_head
 from streambank.repository.repository import Repository
 from streambank.sinks.iceberg_catalog import IcebergTable
@@ -70,7 +70,7 @@ class TagScope:
 
 
 @dataclass(frozen=True, slots=True)
-class TagReport:
+class TagReport(JsonObject):
     """What became of the tags in one table.
 
     Attributes:
@@ -82,14 +82,6 @@ class TagReport:
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     warnings: tuple[str, ...] = field(default=())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "removed": list(self.removed),
-            "added": list(self.added),
-            "warnings": list(self.warnings),
-        }
 
 
 def add_tag(place: IcebergTable, name: str, snapshot: int) -> bool:

@@ -21,6 +21,7 @@ from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError
 from streambank.core.names import check_name
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.objectives import OF_JOB
 from streambank.sla.verdict import LEVELS, Level, Verdict
@@ -69,7 +70,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class News(JsonObject):
     """One thing to tell.
 
     Attributes:
@@ -82,14 +83,6 @@ class News:
     verdict: Verdict
     since: datetime
     was: Level | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "since": to_json_time(self.since),
-            "was": self.was,
-            "verdict": self.verdict.to_dict(),
-        }
 
 
 def news(

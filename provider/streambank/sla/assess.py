@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.control.control import JobControl
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import to_json_time, utc_now
+from streambank.core.shape import HIDDEN, encode
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
 from streambank.driver.launchers.disks import disks_of_job
@@ -55,7 +56,7 @@ class Assessment:
     job: str
     at: datetime
     verdicts: tuple[Verdict, ...]
-    life: Life | None = None
+    life: Annotated[Life | None, HIDDEN] = None
 
     @property
     def level(self) -> Level:
@@ -63,13 +64,10 @@ class Assessment:
         return worst(verdict for verdict in self.verdicts if verdict.mute is None)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "at": to_json_time(self.at),
+        return encode(self) | {
             "level": self.level,
             "up": self.life.up if self.life is not None else None,
             "watched": self.life.watched if self.life is not None else None,
-            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
         }
 
 

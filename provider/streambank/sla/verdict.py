@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from streambank.core.units import say_bytes, say_duration, to_json_time
+from streambank.core.shape import JsonObject
+from streambank.core.units import say_bytes, say_duration
 from streambank.declaration.objectives import Unit
 from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
@@ -18,7 +19,7 @@ LEVELS: tuple[Level, ...] = ("ok", "unknown", "warn", "breach")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(JsonObject):
     """One objective of one query.
 
     Attributes:
@@ -58,30 +59,6 @@ class Verdict:
     mute: Mute | None = None
     at: datetime
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "query": self.query,
-            "objective": self.objective,
-            "level": self.level,
-            "why": self.why,
-            "unit": self.unit,
-            "value": self.value,
-            "limit": self.limit,
-            "warn": self.warn,
-            "breach": self.breach,
-            "subject": self.subject,
-            "statistic": self.statistic,
-            "window_s": self.window_s,
-            "since": _time(self.since),
-            "as_of": _time(self.as_of),
-            "evidence": list(self.evidence),
-            "advice": self.advice,
-            "growth": self.growth.to_dict() if self.growth else None,
-            "mute": {"until": to_json_time(self.mute.until), "why": self.mute.why} if self.mute else None,
-            "at": to_json_time(self.at),
-        }
-
 
 def worst(verdicts: Iterable[Verdict]) -> Level:
     """The worst level of some verdicts, muted ones too; `ok` for none."""
@@ -102,10 +79,6 @@ def say(value: float, unit: Unit) -> str:
         return f"{value:.3g} times"
     number = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
     return number if unit == "count" else f"{number} {unit}"
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else to_json_time(moment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from streambank.core.errors import ConflictError, NotFoundError
+from streambank.core.shape import JsonObject
 from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
@@ -32,7 +33,7 @@ CHECKPOINT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class CopyTask:
+class CopyTask(JsonObject):
     """One file to be copied into the repository.
 
     Attributes:
@@ -78,9 +79,6 @@ class CopyTask:
     def of_plan(self, entry: FileEntry) -> FileEntry:
         """An entry of this file that came from an earlier plan, for what this plan takes it."""
         return entry if entry.role == self.role else replace(entry, role=self.role)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CopyTask:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
 from streambank.core.errors import ConflictError, IntegrityError
+from streambank.core.shape import JsonObject
 from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.objects.read import CheckedReader, ObjectLocation
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceTask:
+class PlaceTask(JsonObject):
     """One large file, or small ones whose objects lie near each other.
 
     Attributes:
@@ -45,9 +46,6 @@ class PlaceTask:
     def size_bytes(self) -> int:
         """Their bytes."""
         return sum(entry.size_bytes for entry in self.entries)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"entries": [entry.to_dict() for entry in self.entries]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.watch import SIGN_EVERY_S
+from streambank.core.shape import decode
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
@@ -30,7 +31,7 @@ class HealthVerbs:
         from streambank.job.heal import is_still_unhealthy
         from streambank.job.health import Unhealthy
 
-        return is_still_unhealthy(self.declared.job(ref), Unhealthy.from_dict(found))
+        return is_still_unhealthy(self.declared.job(ref), decode(Unhealthy, found, "request"))
 
     @connected
     def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
@@ -44,7 +45,7 @@ class HealthVerbs:
         from streambank.job.health import Unhealthy
 
         job = self.declared.job(ref)
-        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note)
+        return heal_job(job, decode(Unhealthy, found, "request"), by=by, why=note)
 
     @connected
     def hopeless_death(self, ref: str) -> str | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseOperatorLink
@@ -27,6 +27,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.shape import JsonObject, decode
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.driver.failure import shown
 from streambank_airflow.failures import describe, engine_error, said
@@ -81,7 +82,7 @@ CANNOT_START = "cannot-start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class Waits(JsonObject):
     """What is remembered of starts that came to no driver; JSON by `to_dict`.
 
     Attributes:
@@ -102,13 +103,10 @@ class Waits:
         """Whether it was alerted of late that the job cannot be started."""
         return self.alerted is not None and utc_now() - from_json_time(self.alerted) < ALERTED_AGAIN
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Waits:
+    def of(cls, data: Mapping[str, Any]) -> Self:
         """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
-        return Waits(waits=int(data.get("waits", 0)), alerted=data.get("alerted"))
+        return decode(cls, data, "memory of a task")
 
 
 class DriverOperator(StreambankOperator):

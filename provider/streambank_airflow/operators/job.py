@@ -17,6 +17,7 @@ from airflow.providers.common.compat.sdk import (
 from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.core.names import QueryRef
+from streambank.core.shape import decode
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
@@ -513,7 +514,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         from streambank.job.restart import RestartAsked
 
         self.raise_for_error(event)
-        return self._go_on(context, RestartAsked.from_dict(event["remember"]))
+        return self._go_on(context, decode(RestartAsked, event["remember"], "request"))
 
     def _go_on(self, context: Context, asked: RestartAsked | None) -> dict[str, Any]:
         """See that the old driver is gone, and start the new one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -81,16 +81,6 @@ class Course(Waits):
     def rid_of_waits(self) -> Course:
         """The same once a driver has committed a batch: the next lack of something is another one."""
         return replace(self, waits=0, alerted=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"recent": list(self.recent)}
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Course:
-        """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
-        numbers, recent = (int(data["failures"]), int(data["restarts"])), tuple(data.get("recent", ()))
-        watch = (data.get("watch"), data.get("site"), data.get("watch_id"))
-        return cls(*numbers, recent, *watch, **asdict(Waits.of(data)))
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):

@@ -19,6 +19,7 @@ from streambank.control.place import MOVED
 from streambank.control.processes import person
 from streambank.control.watch import LATE_S, SIGN_EVERY_S, Standing, Watcher, WatchView
 from streambank.core.errors import StreambankError
+from streambank.core.shape import JsonObject
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
@@ -42,7 +43,7 @@ DRIVEN = frozenset({"running", "stopping", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class JobView(JsonObject):
     """A job at one moment; flat but for `unhealthy`, for XComs and events.
 
     Attributes:
@@ -106,9 +107,6 @@ class JobView:
     def down(self) -> bool:
         """Whether there is no driver and nobody works on the job, so that nothing will change by itself."""
         return self.state in DOWN and self.operation is None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
+from streambank.core.shape import HIDDEN
 from streambank.declaration.declaration import Job
 from streambank.sla.ages import Ages, ages_of_job
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
@@ -104,11 +105,7 @@ class SlaSubject:
 class SlaView(JobView):
     """A job at one moment, and what was found of its SLA."""
 
-    verdicts: tuple[Verdict, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, flat: the job; of the verdicts what counts is said by whoever judges."""
-        return {one.name: getattr(self, one.name) for one in fields(JobView)}
+    verdicts: Annotated[tuple[Verdict, ...], HIDDEN] = ()
 
 
 @dataclass(slots=True)

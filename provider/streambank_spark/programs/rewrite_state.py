@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from streambank.cleaning.left_directories import LeftDirectories
 from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
+from streambank.core.shape import decode
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.change.carry_out import carry_out as change
@@ -163,7 +164,7 @@ def _search(
             staging,
             replicas=where["replicas"],
             live=live,
-            left=LeftDirectories.from_dict(where["left"]),
+            left=decode(LeftDirectories, where["left"], "request", at="left"),
             say=say,
         )
     except StreambankError as error:

@@ -10,12 +10,12 @@ that the writing used: a row that this one lost would be missing in both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from streambank.core.errors import IntegrityError
+from streambank.core.shape import JsonObject
 from streambank_spark.state.digest import Counted, count_all, digest_frame
 from streambank_spark.state.store_rows import StoreRows
 
@@ -23,7 +23,7 @@ _HINT = "Nothing was saved. The query and its savepoint are unchanged. Report th
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(JsonObject):
     """One store before and after.
 
     Attributes:
@@ -39,9 +39,6 @@ class Compared:
     digest: str
     partitions_before: int
     partitions: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def compare(

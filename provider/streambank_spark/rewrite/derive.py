@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from streambank.core.shape import JsonObject
 from streambank.core.units import say_count
 from streambank.declaration.launch import is_local
 from streambank.recovery.foresee import check_codec
@@ -47,7 +48,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class Going(JsonObject):
     """What of one operator goes, for a person who decides.
 
     Attributes:
@@ -64,9 +65,6 @@ class Going:
     rows_before: int
     about_bytes: int
     meaning: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ starts from zero.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Window
@@ -20,6 +19,7 @@ from pyspark.sql.types import StructType
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.python310 import UTC
+from streambank.core.shape import JsonObject
 from streambank_spark.failures import first_line, in_words
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash
@@ -109,7 +109,7 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class PassedOver(JsonObject):
     """An operator of which a key was asked that it has not.
 
     Attributes:
@@ -121,9 +121,6 @@ class PassedOver:
     operator: int
     name: str | None
     why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:

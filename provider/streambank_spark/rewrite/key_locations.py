@@ -14,7 +14,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import PySparkException
@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
 from streambank.core.errors import StreambankError
+from streambank.core.shape import HIDDEN, JsonName, encode
 from streambank.core.units import to_json_time
 from streambank.doctor.checks.left import what_to_do
 from streambank.repository.repository import Repository
@@ -93,23 +94,17 @@ class Search:
     """
 
     savepoints: int
-    searched: int
+    searched: Annotated[int, JsonName("looked_into")]
     holding: tuple[Holding, ...]
     live: tuple[Live, ...]
     left: tuple[LeftHolding, ...]
-    unread: tuple[tuple[str, str], ...]
+    unread: Annotated[tuple[tuple[str, str], ...], HIDDEN]
     deletion: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        return encode(self) | {
             "searched": True,
-            "savepoints": self.savepoints,
-            "looked_into": self.searched,
-            "holding": [each.to_dict() for each in self.holding],
-            "live": [each.to_dict() for each in self.live],
-            "left": [each.to_dict() for each in self.left],
             "left_unread": [{"location": location, "why": why} for location, why in self.unread],
-            "deletion": list(self.deletion),
         }
 
 

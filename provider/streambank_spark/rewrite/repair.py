@@ -9,7 +9,7 @@ cannot be changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import Any
@@ -23,6 +23,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, St
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.shape import JsonObject
 from streambank.repository.repository import Repository
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
@@ -269,7 +270,7 @@ OPERATION = "repair"
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(JsonObject):
     """What becomes of one part.
 
     Attributes:
@@ -282,9 +283,6 @@ class Repair:
     part: str
     rows: int
     samples: list[dict[str, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

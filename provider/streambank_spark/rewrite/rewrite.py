@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streambank.core.errors import RefusedError
+from streambank.core.shape import JsonObject
 from streambank.recovery.foresee import check_join, check_no_limit, check_strict
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
@@ -37,7 +38,7 @@ from streambank_spark.state.store_rows import StoreRows, store_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(JsonObject):
     """State that was rewritten.
 
     Attributes:
@@ -47,13 +48,6 @@ class Rewritten:
     location: str
     batch: int
     stores: tuple[Compared, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "location": self.location,
-            "batch": self.batch,
-            "stores": [store.to_dict() for store in self.stores],
-        }
 
 
 def rewrite(

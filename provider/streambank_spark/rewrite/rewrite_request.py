@@ -6,12 +6,13 @@ A verb reads its options before it is settled which PySpark its process imports.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
 from streambank.core.choices import EXISTING_ROWS
 from streambank.core.errors import InputError
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
@@ -58,7 +59,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteRequest:
+class RewriteRequest(JsonObject):
     """What is asked; JSON by `to_dict`.
 
     Attributes:
@@ -93,9 +94,6 @@ class RewriteRequest:
     dry_run: bool = False
     note: str = ""
     planned: Mapping[str, Any] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RewriteRequest:

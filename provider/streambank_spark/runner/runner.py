@@ -32,6 +32,7 @@ from streambank.control.keepalive import Keeper
 from streambank.control.marker import renew_marker
 from streambank.control.processes import ProcessId, process, program_of, this_process
 from streambank.core.errors import InternalError, RefusedError, StorageError, StreambankError
+from streambank.core.shape import decode
 from streambank.declaration.state import HotKeysPolicy
 from streambank.driver.application import check_application, check_queries
 from streambank.driver.location import REFUSED
@@ -204,7 +205,11 @@ class Driver:
         self.control = control
         self.claim = claim
         self.jvm_process = jvm_process
-        hot_keys = None if spec.hot_keys is None else HotKeysPolicy.from_dict(spec.hot_keys)
+        hot_keys = (
+            None
+            if spec.hot_keys is None
+            else decode(HotKeysPolicy, spec.hot_keys, "launch spec", at="hot_keys")
+        )
         self.queries = Queries(spec.job, spec.queries, hot_keys)
         self.journal = ControlJournal(control, spec.launch_id, claim.epoch, spec.log)
         self.stopping = Stopping(self.queries, self.journal, jvm_process)

@@ -7,7 +7,7 @@ number of partitions can be compared; only what is shown is read as text, in a s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
 from streambank.core.json_text import loads
+from streambank.core.shape import JsonObject
 from streambank_spark.state.digest import hashes, row_hash
 from streambank_spark.state.read import KEY, Choice, as_json, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -28,7 +29,7 @@ _SUMS = tuple(f"{name}_{half}" for name in _ROWS for half in ("low", "high"))
 
 
 @dataclass(frozen=True, slots=True)
-class PartDiff:
+class PartDiff(JsonObject):
     """What changed in one part.
 
     Attributes:
@@ -57,9 +58,6 @@ class PartDiff:
     def equal(self) -> bool:
         """Whether both hold the same."""
         return not (self.added or self.removed or self.changed)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def diff_states(

@@ -17,7 +17,7 @@ Spark's generated code, at a small share of what reading the state costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, types
@@ -46,6 +46,7 @@ from pyspark.sql.types import (
 )
 
 from streambank.core.errors import FormatError
+from streambank.core.shape import JsonObject
 from streambank_spark.state.hot_keys import UNIT, partition_of
 from streambank_spark.state.read import Choice, chosen_parts, column, fields_of
 from streambank_spark.state.state import PARTITION, Part, QueryState, elements
@@ -58,7 +59,7 @@ _HASHES = ("_first", "_second")
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDigest:
+class StoreDigest(JsonObject):
     """The fingerprint of one part of an operator's state.
 
     Attributes:
@@ -72,9 +73,6 @@ class StoreDigest:
     store: str
     rows: int
     digest: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def digest_of(state: QueryState, operator: int | None = None, part: str | None = None) -> list[StoreDigest]:

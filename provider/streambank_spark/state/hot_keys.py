@@ -14,7 +14,7 @@ in another), so state is taken away by the unit and never by the row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import FormatError, InputError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.shape import JsonObject
 from streambank_spark.failures import first_line
 from streambank_spark.state.read import fields_of
 from streambank_spark.state.state import PARTITION
@@ -41,7 +42,7 @@ _JSON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(JsonObject):
     """The state of one operator by key.
 
     Attributes:
@@ -57,12 +58,9 @@ class Sizes:
     partitions: list[dict[str, int]]
     top: list[dict[str, Any]]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(JsonObject):
     """What became of keys between two moments.
 
     Attributes:
@@ -76,9 +74,6 @@ class Changes:
     changed: int
     same: int
     top: list[dict[str, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def by_key(frames: Sequence[DataFrame], by: str = "key") -> DataFrame:

@@ -11,7 +11,7 @@ structs are always taken apart and put together again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -25,6 +25,7 @@ from streambank.checkpoint.schema.key import bad_key, named_fields, plain
 from streambank.checkpoint.schema.store import names_apart
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.shape import JsonObject
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, in_words
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -296,7 +297,7 @@ def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(JsonObject):
     """What was written of one part.
 
     Attributes:
@@ -311,9 +312,6 @@ class Exported:
     path: str
     rows: int
     columns: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def export_state(spark: SparkSession, state: QueryState, target: str, choice: Choice) -> list[Exported]:

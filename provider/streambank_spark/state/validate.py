@@ -6,13 +6,14 @@ Null is not true: a rule that cannot be judged for a row is broken by it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from streambank.core.json_text import loads
+from streambank.core.shape import JsonObject
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.read import Choice, apart, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.rule import Rule
@@ -20,7 +21,7 @@ from streambank_spark.state.state import PARTITION, Part, QueryState
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(JsonObject):
     """How a part keeps a rule.
 
     Attributes:
@@ -34,9 +35,6 @@ class Judged:
     rows: int
     broken: int
     examples: list[dict[str, Any]]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[Judged]:

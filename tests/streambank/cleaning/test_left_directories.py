@@ -13,6 +13,7 @@ import pytest
 from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory, left_directories
 from streambank.compaction.job import compact_job, purge_job
 from streambank.control.control import JobControl
+from streambank.core.shape import decode
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
@@ -49,7 +50,7 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def found(job: Job, kind: str) -> list[LeftDirectory]:
     left = left_directories(job)
     sent = json.loads(json.dumps(left.to_dict()))
-    assert LeftDirectories.from_dict(sent).to_dict() == sent
+    assert decode(LeftDirectories, sent, "request").to_dict() == sent
     assert not left.unread
     return [one for one in left.directories if one.kind == kind]
 

@@ -1,9 +1,20 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.core.units import from_epoch_ms, parse_bytes, parse_duration_s, say_bytes, to_json_time
+from streambank.core.units import (
+    EPOCH,
+    from_epoch_ms,
+    number_or_none,
+    parse_bytes,
+    parse_duration_s,
+    say_bytes,
+    time_or_none,
+    to_json_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +75,14 @@ def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_duration_s(text)
     assert caught.value.code == "bad-duration" and "60s" in caught.value.hint
+
+
+NO_TIMES: tuple[object, ...] = (None, "", "yesterday", 7, "2026-11-30T03:12:00", [])
+NO_NUMBERS: tuple[object, ...] = (None, "7", True, math.nan, math.inf)
+
+
+def test_what_a_record_has_in_the_place_of_a_time_or_a_number_is_none() -> None:
+    assert to_json_time(time_or_none("2026-11-30T04:12:00+01:00") or EPOCH) == "2026-11-30T03:12:00.000Z"
+    assert not any(time_or_none(value) for value in NO_TIMES)
+    assert (number_or_none(7), number_or_none(-0.5)) == (7.0, -0.5)
+    assert all(number_or_none(value) is None for value in NO_NUMBERS)

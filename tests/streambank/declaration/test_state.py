@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
+from streambank.core.shape import decode
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.state import BootstrapPolicy, CompactPolicy, HotKeysPolicy, TransformPolicy
@@ -47,7 +48,7 @@ def test_hot_keys_are_sampled_only_where_that_is_declared(tmp_path: Path) -> Non
     text = 'keys = ["user", "payload.home town"]\nsample = 1\nwindow = "1h"\nmax_keys = 3\nhashes = true\n'
     policy = declared(tmp_path, f"[jobs.a.hot_keys]\n{text}").hot_keys
     assert policy == HotKeysPolicy(1.0, ("user", "payload.home town"), 3600.0, 3, True)
-    assert HotKeysPolicy.from_dict({**loads(dumps(policy.to_dict())), "later": 1}) == policy
+    assert decode(HotKeysPolicy, {**loads(dumps(policy.to_dict())), "later": 1}, "launch spec") == policy
     everywhere = "\n[defaults.hot_keys]\n"
     assert declared(tmp_path, everywhere).hot_keys == HotKeysPolicy()
     assert declared(tmp_path, f"hot_keys = false\n{everywhere}").hot_keys is None

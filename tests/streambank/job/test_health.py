@@ -12,6 +12,7 @@ import pytest
 
 from streambank.control.claims import ClaimView
 from streambank.core.errors import InputError
+from streambank.core.shape import decode
 from streambank.declaration.health import HealthPolicy
 from streambank.job.health import AwakeClock, Health, Inputs, Observer, Unhealthy, judge_health
 from tests.support.jobs.declared import declare
@@ -169,7 +170,7 @@ def test_an_observer_that_was_frozen_itself_has_seen_nothing() -> None:
 
 def test_what_was_found_travels_as_json() -> None:
     found = Unhealthy(3, 17, 2.5, {"main": 8, "other": None}, "because")
-    assert Unhealthy.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert decode(Unhealthy, json.loads(json.dumps(found.to_dict())), "request") == found
 
 
 def test_the_pause_doubles_up_to_the_longest() -> None:

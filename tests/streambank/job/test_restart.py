@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, StorageError
+from streambank.core.shape import decode
 from streambank.declaration.declaration import Job
 from streambank.job.restart import RestartAsked, RestartResult, ask_to_restart, restart_job
 from streambank.job.start import start_job
@@ -26,7 +27,7 @@ def ask(job: Job, asker: str | None = "a task") -> RestartAsked:
     """Ask, and keep of it what another process would get."""
     asked = ask_to_restart(job, by=BY, asker=asker, why="new code")
     assert asked is not None
-    return RestartAsked.from_dict(json.loads(json.dumps(asked.to_dict())))
+    return decode(RestartAsked, json.loads(json.dumps(asked.to_dict())), "request")
 
 
 def finish(folder: Path, job: Job, asked: RestartAsked, *, wait: bool = True) -> RestartResult:

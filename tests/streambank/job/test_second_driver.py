@@ -11,6 +11,7 @@ import pytest
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StorageError
+from streambank.core.shape import decode
 from streambank.declaration.declaration import Job
 from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.job.crash_loop import record_crash_loop
@@ -290,7 +291,7 @@ def test_a_restart_replaces_a_supervised_driver_that_has_just_died(
     drivers.deaf = when == "back after it was asked"
     asked = ask_to_restart(job, by=BY)
     assert asked is not None
-    asked = RestartAsked.from_dict(asked.to_dict())
+    asked = decode(RestartAsked, asked.to_dict(), "request")
     if when == "back after it was asked":
         first.dies.set()
         drivers.play("driver-0001")

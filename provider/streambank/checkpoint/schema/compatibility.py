@@ -21,10 +21,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.checkpoint.schema.query import OperatorSchema, QuerySchema, StoreSchema
 from streambank.checkpoint.schema.store import Columns
+from streambank.core.shape import JsonName, JsonObject
 
 Verdict = Literal["same", "compatible", "unknown", "incompatible"]
 _ORDER: tuple[Verdict, ...] = ("same", "compatible", "unknown", "incompatible")
@@ -68,7 +69,7 @@ DROPPED_VARIABLE = "Keep the variable if it is still needed."
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(JsonObject):
     """One thing that is another one.
 
     Attributes:
@@ -89,12 +90,9 @@ class Difference:
     do: str = ""
     loses: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(JsonObject):
     """A setting that the old state keeps, whatever the new query's session says.
 
     Attributes:
@@ -102,12 +100,9 @@ class Setting:
         after: What the new one was made with.
     """
 
-    name: str
+    name: Annotated[str, JsonName("setting")]
     before: str | None
     after: str | None
-
-    def to_dict(self) -> dict[str, str | None]:
-        return {"setting": self.name, "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True)

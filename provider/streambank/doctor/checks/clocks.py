@@ -10,7 +10,7 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
-from streambank.core.units import from_epoch_ms, from_json_time, say_duration, to_json_time
+from streambank.core.units import from_epoch_ms, say_duration, time_or_none, to_json_time
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.repository.manifest import Manifest
 from streambank.storage.store import FileInfo, Served, Store
@@ -108,7 +108,9 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
         events: The newest ones.
         now: The time by this machine's clock, taken after they were read.
     """
-    ahead = [(at, one) for one in events if (at := _moment(one.get("at"))) is not None and at - now > MOST]
+    ahead = [
+        (at, one) for one in events if (at := time_or_none(one.get("at"))) is not None and at - now > MOST
+    ]
     if ahead:
         at, last = max(ahead, key=lambda pair: pair[0])
         yield Finding(
@@ -120,13 +122,6 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
             "How long a job is down, or unwatched, is said wrongly until that time is over.",
             _HINT,
         )
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        return from_json_time(str(text))
-    except ValueError:
-        return None
 
 
 def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[CheckResult]:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Any
 
 from streambank.checkpoint.compactible import MAX_VERSION, LogName, format_log_entry
 from streambank.core.errors import ConflictError
+from streambank.core.shape import JsonObject
 from streambank.sinks.file.log import log_key
 from streambank.sinks.file.position import SavedLog
 from streambank.storage.store import FileInfo, Store
@@ -31,7 +31,7 @@ _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class NewOutput:
+class NewOutput(JsonObject):
     """An output directory that was begun.
 
     Attributes:
@@ -44,14 +44,6 @@ class NewOutput:
     instead_of: str
     batch: int
     log_written: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "instead_of": self.instead_of,
-            "batch": self.batch,
-            "log_written": list(self.log_written),
-        }
 
 
 def empty_log(saved: SavedLog) -> dict[LogName, bytes]:

@@ -30,6 +30,7 @@ from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from streambank.core.json_text import MOST_MEMORY_BYTES, loads, memory_bytes
 from streambank.core.python310 import UTC
+from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time, say_count
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.file.log import list_log, log_key
@@ -48,7 +49,7 @@ _LEAST_MEMORY_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackReport:
+class RollbackReport(JsonObject):
     """What a rollback did.
 
     Attributes:
@@ -76,20 +77,6 @@ class RollbackReport:
     def changed(self) -> bool:
         """Whether anything was done."""
         return bool(self.aside)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "batch": self.batch,
-            "aside": self.aside,
-            "files_aside": self.files_aside,
-            "bytes_aside": self.bytes_aside,
-            "rows_aside": self.rows_aside,
-            "files_back": self.files_back,
-            "files_forgotten": self.files_forgotten,
-            "log_written": list(self.log_written),
-            "log_aside": list(self.log_aside),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from streambank.core.python310 import UTC
+from streambank.core.shape import JsonName, JsonObject
 from streambank.core.units import to_json_time
 from streambank.sla.growth.buckets import DAY_S, HOUR_S, Gathered, widen, width_for
 from streambank.sla.growth.slope import Cell, Slope, extremes, slope
@@ -34,13 +35,10 @@ Method = Literal["plain", "seasonal", "daily"]
 
 
 @dataclass(frozen=True, slots=True)
-class TooLittle:
+class TooLittle(JsonObject):
     """No rate can be told."""
 
-    why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"too_little": self.why}
+    why: Annotated[str, JsonName("too_little")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class BackTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(JsonObject):
     """A rate, and the line that goes with it.
 
     Attributes:
@@ -85,8 +83,8 @@ class Growth:
     """
 
     per_day: float
-    low: float | None
-    high: float | None
+    low: Annotated[float | None, JsonName("per_day_low")]
+    high: Annotated[float | None, JsonName("per_day_high")]
     at: datetime
     level: float
     peak: float
@@ -106,30 +104,6 @@ class Growth:
     def reach(self, limit: float) -> Reach:
         """When the crest reaches a limit."""
         return Reach(*(_seconds(limit - self.peak, rate) for rate in (self.high, self.per_day, self.low)))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "per_day": self.per_day,
-            "per_day_low": self.low,
-            "per_day_high": self.high,
-            "at": to_json_time(self.at),
-            "level": self.level,
-            "peak": self.peak,
-            "span_s": self.span_s,
-            "cells": self.cells,
-            "width_s": self.width_s,
-            "method": self.method,
-            "sure": self.sure,
-            "backtest": None
-            if self.backtest is None
-            else {
-                "tries": self.backtest.tries,
-                "horizon_s": self.backtest.horizon_s,
-                "error": self.backtest.error,
-                "naive_error": self.backtest.naive_error,
-            },
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from streambank.control.progress import ProgressRecord
 from streambank.core.python310 import UTC
-from streambank.core.units import from_json_time
+from streambank.core.units import time_or_none
 from streambank.sla.history.point import Point
 
 _SUMMED = {
@@ -65,13 +65,13 @@ class Measuring:
         _put(values, "input_rows", _number(progress, "numInputRows"))
         operators = self._operators(progress, record.batch, values)
         _checkpoint(values, bool(operators))
-        watermark = _time(_table(progress, "eventTime").get("watermark"))
+        watermark = time_or_none(_table(progress, "eventTime").get("watermark"))
         if watermark is not None and watermark <= _NO_WATERMARK:
             watermark = None
         if watermark is not None:
             values["watermark_lag_s"] = (at - watermark).total_seconds()
         _put(values, "source_lag_rows", source_lag_rows(progress.get("sources")))
-        self._gap(values, record.batch, _time(progress.get("timestamp")))
+        self._gap(values, record.batch, time_or_none(progress.get("timestamp")))
         return Point(at, record.batch, record.run_id, record.epoch, values, operators, watermark)
 
     def _operators(
@@ -215,13 +215,6 @@ def _number(data: Mapping[str, Any], name: str) -> float | None:
     if type(value) is int:
         return value if -_MOST < value < _MOST else None
     return value if type(value) is float and math.isfinite(value) else None
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return from_json_time(text) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None  # Spark's calendar goes on after the year 9999
 
 
 def _put(values: dict[str, float], name: str, value: float | None) -> None:

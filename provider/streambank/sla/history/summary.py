@@ -6,8 +6,9 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from streambank.core.shape import JsonName, JsonObject
 from streambank.core.units import to_json_time
 from streambank.sla.history.point import History, Point
 from streambank.sla.metrics import METRICS
@@ -16,7 +17,7 @@ HIGH = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(JsonObject):
     """One metric over a history.
 
     Attributes:
@@ -30,17 +31,7 @@ class Summary:
     newest: float
     median: float
     p95: float
-    maximum: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "unit": self.unit,
-            "batches": self.batches,
-            "newest": self.newest,
-            "median": self.median,
-            "p95": self.p95,
-            "max": self.maximum,
-        }
+    maximum: Annotated[float, JsonName("max")]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ since then say what changed, not how much there is now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.shape import PartitionState
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.core.shape import JsonObject
 from streambank.core.units import EPOCH, from_epoch_ms
 from streambank.sla.history.clock_order import in_order
 from streambank.sla.history.point import History, Point
@@ -65,7 +66,7 @@ class PartitionMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(JsonObject):
     """How the state changed between two batches, as their snapshots tell.
 
     Attributes:
@@ -79,9 +80,6 @@ class Growth:
     seconds: float
     rows: int | None
     bytes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

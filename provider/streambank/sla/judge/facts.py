@@ -25,7 +25,7 @@ from streambank.control.progress import SegmentHead, last_progress, progress_key
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import from_json_time, say_duration
+from streambank.core.units import from_json_time, say_duration, time_or_none
 from streambank.declaration.declaration import Job
 from streambank.declaration.health import HealthPolicy
 from streambank.driver.failure import root_cause
@@ -378,7 +378,7 @@ def failures_of(control: JobControl, query: str | None) -> list[Fact]:
     found: dict[str, Fact] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
-        what, at = _failure(event, query or MAIN, control.name), _time(event)
+        what, at = _failure(event, query or MAIN, control.name), time_or_none(event.get("at"))
         if what is None or at is None:
             continue
         driver = str(event.get("launch_id") or f"event {record.number}")
@@ -447,13 +447,6 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def _time(event: Mapping[str, Any]) -> datetime | None:
-    try:
-        return from_json_time(str(event.get("at")))
-    except ValueError:
-        return None
-
-
 NEWEST_EVENTS = 200
 """How many events are read at most: a start leaves some ten."""
 
@@ -516,7 +509,7 @@ def _recovery(
         ("launch", _between(launched, leased)),
         ("first-batch", _between(leased, head.at)),
     )
-    asked = _recoveries_time(restarted, "asked_at") if restarted is not None else None
+    asked = time_or_none(restarted.get("asked_at")) if restarted is not None else None
     if restarted is None or asked is None or asked > launched:
         return Recovery("start", launched, head.at, head.epoch, head.batch, steps=steps)
     steps = (("end", _between(asked, launched)), *steps)
@@ -549,7 +542,7 @@ def _launched(
     leased: dict[int, datetime] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
-        moment = _recoveries_time(event, "at")
+        moment = time_or_none(event.get("at"))
         if moment is None:
             continue
         if event.get("kind") == "launched":
@@ -582,7 +575,7 @@ def _restores(control: JobControl, query: str | None, starts: list[Recovery]) ->
     found = []
     for record in RecordStream(control.store, "restores").history(newest=NEWEST_EVENTS):
         report = record.data
-        began, seconds = _recoveries_time(report, "started_at"), report.get("seconds")
+        began, seconds = time_or_none(report.get("started_at")), report.get("seconds")
         if began is None or not isinstance(seconds, int | float) or not _is_of(report, query):
             continue
         ended = began + timedelta(seconds=seconds)
@@ -603,10 +596,3 @@ def _is_of(report: Mapping[str, Any], query: str | None) -> bool:
         return QueryRef.parse(str(report.get("job"))).name == (query or MAIN)
     except InputError:
         return False
-
-
-def _recoveries_time(data: Mapping[str, Any], field: str) -> datetime | None:
-    try:
-        return from_json_time(str(data.get(field)))
-    except ValueError:
-        return None

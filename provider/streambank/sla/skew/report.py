@@ -13,6 +13,7 @@ from typing import Any
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError
+from streambank.core.shape import encode
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.view import SavedFiles
@@ -53,16 +54,7 @@ class SkewReport:
         return any(store.uneven for store in self.stores)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as the JSON of `skew`."""
-        return {
-            "ok": not self.uneven,
-            "location": self.location,
-            "batch": self.batch,
-            "provider": self.provider,
-            "limit": self.limit,
-            "stores": [store.to_dict() for store in self.stores],
-            "notes": list(self.notes),
-        }
+        return encode(self) | {"ok": not self.uneven}
 
 
 def skew_of_checkpoint(store: Store, batch: int | None = None, *, limit: float = DEFAULT_LIMIT) -> SkewReport:
