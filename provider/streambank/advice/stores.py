@@ -56,7 +56,7 @@ PREFERENCE = ("rocksdb-changelog", "hdfs", "rocksdb")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StoreRequest:
     """What a store is chosen for.
 
     Attributes:
@@ -177,7 +177,7 @@ class Advice:
         }
 
 
-def advise(asked: Asked, found: Measurements) -> Advice:
+def advise(asked: StoreRequest, found: Measurements) -> Advice:
     """Choose a store.
 
     Raises:
@@ -209,7 +209,7 @@ def _within(one: Expected, most_bytes: float) -> Expected:
     return replace(one, native_bytes=min(one.native_bytes, most_bytes))
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: StoreRequest) -> None:
     check_cluster(asked.cluster)
     if asked.keys < 1 or asked.row_bytes < 1:
         raise InputError(
@@ -234,7 +234,7 @@ def user_bytes(heap_bytes: int) -> int:
     return SparkConf("yarn", {"spark.executor.memory": f"{heap_bytes}b"}).user_bytes
 
 
-def _expect(asked: Asked, name: str, found: Measurements) -> Expected:
+def _expect(asked: StoreRequest, name: str, found: Measurements) -> Expected:
     measured = found.stores[name]
     heap = _heap_bytes(asked, name, found)
     each = heap / asked.cluster.executors
@@ -260,7 +260,7 @@ def _expect(asked: Asked, name: str, found: Measurements) -> Expected:
     )
 
 
-def _heap_bytes(asked: Asked, name: str, found: Measurements) -> float:
+def _heap_bytes(asked: StoreRequest, name: str, found: Measurements) -> float:
     heap = over_keys(found.stores[name], asked.keys, lambda one: one.heap_bytes)
     if name != "hdfs":
         return heap
@@ -268,7 +268,7 @@ def _heap_bytes(asked: Asked, name: str, found: Measurements) -> float:
     return max(heap / 10, heap + asked.keys * (asked.row_bytes - found.row_bytes))
 
 
-def _is_out_of_reach(asked: Asked, found: Measurements) -> bool:
+def _is_out_of_reach(asked: StoreRequest, found: Measurements) -> bool:
     return asked.keys > REACH * found.most_keys
 
 
@@ -287,7 +287,7 @@ def quote(found: Measurements, name: str, keys: int, share: float) -> str:
 
 
 def _reasons(
-    asked: Asked, chosen: Expected, expected: Mapping[str, Expected], found: Measurements
+    asked: StoreRequest, chosen: Expected, expected: Mapping[str, Expected], found: Measurements
 ) -> list[Reason]:
     def said(name: str) -> str:
         return quote(found, name, asked.keys, asked.update_share)
@@ -327,7 +327,7 @@ def _reasons(
     return reasons
 
 
-def _in_heap(asked: Asked, found: Measurements) -> str:
+def _in_heap(asked: StoreRequest, found: Measurements) -> str:
     """What HDFS-backed state takes of the heap, and whether it can."""
     each = _heap_bytes(asked, "hdfs", found) / asked.cluster.executors
     room = user_bytes(asked.cluster.heap_bytes)
@@ -356,7 +356,9 @@ def _writes(one: Expected, other: Expected) -> str:
     return f"; it writes {times} as much into the checkpoint"
 
 
-def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[MemoryPlan | None, list[Setting]]:
+def _settings(
+    asked: StoreRequest, chosen: Expected, found: Measurements
+) -> tuple[MemoryPlan | None, list[Setting]]:
     measured = quote(found, chosen.store, asked.keys, asked.update_share)
     why = Reason(f"The state is kept in {TITLES[chosen.store]}.", measured)
     partitions = Setting(
@@ -467,7 +469,7 @@ def _why_bound(load: StateLoad, cluster: Cluster, changelog: bool) -> str:
     return f"{takes} {say_bytes(free.expected or 0)}; this is the least that has room for a block of each."
 
 
-def _unknown(asked: Asked, found: Measurements) -> list[str]:
+def _unknown(asked: StoreRequest, found: Measurements) -> list[str]:
     unknown = [
         f"How fast your machines, disks and storage are: all figures are of {found.origin}, local disk, "
         f"{found.partitions} partitions. Compare ratios, and measure yours: `{found.command}`.",

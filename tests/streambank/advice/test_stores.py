@@ -9,7 +9,7 @@ import pytest
 
 from streambank.advice.measured import Measured, Measurements, Updated
 from streambank.advice.memory import Cluster
-from streambank.advice.stores import Asked, advise
+from streambank.advice.stores import StoreRequest, advise
 from streambank.core.errors import InputError
 from streambank.doctor.spark_conf import MIB
 
@@ -42,8 +42,8 @@ def asked(
     latency_s: float | None = None,
     heap: int = 8 * GIB,
     row_bytes: int = 74,
-) -> Asked:
-    return Asked(
+) -> StoreRequest:
+    return StoreRequest(
         keys, row_bytes, share, latency_s, Cluster(executors=2, cores=2, partitions=8, heap_bytes=heap)
     )
 

@@ -86,7 +86,7 @@ def sla(
             code="usage",
             hint="Leave one of them out. --html works with both.",
         )
-    asked = Asked(place, history, jobs, repository, job, html)
+    asked = SlaRequest(place, history, jobs, repository, job, html)
     every_s = parse_duration_s(every)
     if not watch:
         if _judge(asked).level == "breach":
@@ -98,8 +98,8 @@ def sla(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for."""
+class SlaRequest:
+    """What is judged, and where its page is written."""
 
     place: str
     history: str | None
@@ -124,7 +124,7 @@ class Judgement:
     queries: Sequence[tuple[Material, tuple[Verdict, ...]]]
 
 
-def _judge(asked: Asked, *, clear: bool = False) -> Assessment:
+def _judge(asked: SlaRequest, *, clear: bool = False) -> Assessment:
     """Judge once, and answer."""
     from streambank.cli.output.verdicts import show
     from streambank.core.units import utc_now
@@ -161,7 +161,7 @@ def _write(html: str, judged: Judgement, now: datetime) -> None:
     write_page(html, judged.name, at, None, parts)
 
 
-def _look(asked: Asked, now: datetime) -> Judgement:
+def _look(asked: SlaRequest, now: datetime) -> Judgement:
     """Judge what is meant, query by query."""
     from streambank.kafka.settings import Brokers
     from streambank.sla.assess import called, checkpoint_material, job_material
@@ -204,7 +204,7 @@ def _look(asked: Asked, now: datetime) -> Judgement:
     return Judgement(declared.name, declared, declared.sla, judged)
 
 
-def _undeclared(asked: Asked) -> SlaPolicy | None:
+def _undeclared(asked: SlaRequest) -> SlaPolicy | None:
     """The usual limits; where a repository is named, one on the age of savepoints, too."""
     from streambank.declaration.sla import Declared, SlaPolicy
 
@@ -213,7 +213,7 @@ def _undeclared(asked: Asked) -> SlaPolicy | None:
     return SlaPolicy({"savepoint_age": Declared(warn=WARN_AFTER_S)})
 
 
-def _declared(asked: Asked) -> tuple[Job | None, str | None]:
+def _declared(asked: SlaRequest) -> tuple[Job | None, str | None]:
     """The job that is meant, and its query; None where it is a checkpoint.
 
     Raises:

@@ -50,7 +50,7 @@ def advise(
     """Choose a state store and its settings, each sentence with the measurement behind it."""
     from streambank.advice.measured import measurements
     from streambank.advice.resolve import SHARE, cluster_of, rows_of
-    from streambank.advice.stores import Asked
+    from streambank.advice.stores import StoreRequest
     from streambank.advice.stores import advise as choose
     from streambank.advice.values import Values
     from streambank.core.units import parse_duration_s
@@ -73,7 +73,7 @@ def advise(
         )
     share = values.take(SHARE, state.update_share, None if now is None else now.update_share)
     cluster = cluster_of(place, values, now, of_cores=True)
-    asked = Asked(rows, each, share, None if latency is None else parse_duration_s(latency), cluster)
+    asked = StoreRequest(rows, each, share, None if latency is None else parse_duration_s(latency), cluster)
     found = measurements()
     advice = choose(asked, found)
     document = {

@@ -75,7 +75,7 @@ def _read(one: Field[Any], given: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobState:
     """The job that `--job` names.
 
     Attributes:
@@ -91,7 +91,7 @@ class Asked:
         return {"name": self.job.name, "query": self.query, **(self.now.to_dict() if self.now else {})}
 
 
-def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> Asked | None:
+def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> JobState | None:
     """The job that `--job` names, and its query; None without one.
 
     Raises:
@@ -102,7 +102,7 @@ def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> Aske
     return None if named is None else _asked(named[0], named[0].only_query(named[1]))
 
 
-def queries_asked(context: typer.Context, job: str | None, jobs: str | None) -> list[Asked]:
+def queries_asked(context: typer.Context, job: str | None, jobs: str | None) -> list[JobState]:
     """The query that `--job` names, or all queries of the job that keep state; none without `--job`.
 
     Raises:
@@ -143,11 +143,11 @@ def _job_named(context: typer.Context, job: str | None, jobs: str | None) -> tup
     return job_named(named.job, jobs), named.query
 
 
-def _asked(job: Job, query: str) -> Asked:
+def _asked(job: Job, query: str) -> JobState:
     from streambank.advice.of_job import state_of_job
     from streambank.advice.values import declared_by
 
-    return Asked(job, query, declared_by(job), state_of_job(job, query))
+    return JobState(job, query, declared_by(job), state_of_job(job, query))
 
 
 def show_values(found: Sequence[Value]) -> None:

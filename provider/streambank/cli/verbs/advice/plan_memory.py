@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streambank.advice.memory import Cluster, RocksDBSettings, StateLoad
     from streambank.advice.sizes import StateSize
     from streambank.advice.values import Value
-    from streambank.cli.verbs.advice.options import Asked
+    from streambank.cli.verbs.advice.options import JobState
 
 EXAMPLES = """Examples:
 
@@ -65,7 +65,7 @@ def plan_memory(
     asked, named = queries_asked(context, job, jobs), job is not None and "/" in job
     _check(asked, state, rocksdb, load)
     planned: dict[str, _Query] = {}
-    each_query: Sequence[Asked | None] = asked or (None,)
+    each_query: Sequence[JobState | None] = asked or (None,)
     for one in each_query:
         name = "" if one is None or len(asked) < 2 else one.query
         planned[name] = _query(one, place, state, rocksdb, load, named=named, alone=len(asked) < 2)
@@ -83,7 +83,7 @@ def plan_memory(
 class _Query:
     """What is calculated for one query."""
 
-    asked: Asked | None
+    asked: JobState | None
     place: Cluster
     settings: RocksDBSettings
     load: StateLoad | None
@@ -103,7 +103,7 @@ class _Query:
 
 
 def _query(
-    asked: Asked | None,
+    asked: JobState | None,
     place: PlaceRequest,
     state: StateRequest,
     rocksdb: RocksDBRequest,
@@ -157,7 +157,9 @@ def _query(
     return _Query(asked, cluster, settings, kept, estimated, values.found, provider, warnings)
 
 
-def _check(asked: Sequence[Asked], state: StateRequest, rocksdb: RocksDBRequest, load: LoadRequest) -> None:
+def _check(
+    asked: Sequence[JobState], state: StateRequest, rocksdb: RocksDBRequest, load: LoadRequest
+) -> None:
     """Refuse what excludes each other, and what is of one query where all of a job are planned together.
 
     Raises:
