@@ -50,7 +50,7 @@ BUSY_LOAD = 4.0
 BUSY_SHARE = 0.8
 """Of the latency asked for that a batch may take: the rest is for batches that are larger than usual."""
 REACH = 10
-"""Times the most keys that were measured: beyond that a straight line says nothing of times and bytes."""
+"""Times the most keys that were measured: beyond that a straight line says nothing."""
 PREFERENCE = ("rocksdb-changelog", "hdfs", "rocksdb")
 """Which one is chosen of those that are the same; format v2 is for what it guards against, not for time."""
 
@@ -107,7 +107,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one store would take; None is not known: so many keys are far more than were measured.
+    """What one store would take.
 
     Attributes:
         cpu_ms: What a batch uses of the processors.
@@ -121,32 +121,28 @@ class Expected:
     """
 
     store: str
-    batch_ms: float | None
-    cpu_ms: float | None
-    commit_ms: float | None
-    restart_s: float | None
-    heap_bytes: float | None
-    native_bytes: float | None
-    written_bytes: float | None
+    batch_ms: float
+    cpu_ms: float
+    commit_ms: float
+    restart_s: float
+    heap_bytes: float
+    native_bytes: float
+    written_bytes: float
     fits: bool
     cost_ms: float
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "store": self.store,
-            "batch_ms": _rounded(self.batch_ms),
-            "cpu_ms": _rounded(self.cpu_ms),
-            "commit_ms": _rounded(self.commit_ms),
-            "restart_s": None if self.restart_s is None else round(self.restart_s, 2),
-            "heap_bytes": _rounded(self.heap_bytes),
-            "native_bytes": _rounded(self.native_bytes),
-            "written_bytes": _rounded(self.written_bytes),
+            "batch_ms": round(self.batch_ms),
+            "cpu_ms": round(self.cpu_ms),
+            "commit_ms": round(self.commit_ms),
+            "restart_s": round(self.restart_s, 2),
+            "heap_bytes": round(self.heap_bytes),
+            "native_bytes": round(self.native_bytes),
+            "written_bytes": round(self.written_bytes),
             "fits": self.fits,
         }
-
-
-def _rounded(value: float | None) -> int | None:
-    return None if value is None else round(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +177,10 @@ def advise(asked: StoreRequest, found: Measurements) -> Advice:
     """Choose a store.
 
     Raises:
-        InputError: A number makes no sense (code `bad-input`).
+        InputError: A number makes no sense, or there are more keys than measurements say anything of (code
+            `bad-input`).
     """
-    _check(asked)
+    _check(asked, found)
     expected = {name: _expect(asked, name, found) for name in found.stores}
     fitting = [one for name in PREFERENCE if name in expected and (one := expected[name]).fits]
     best = min(fitting, key=lambda one: one.cost_ms)
@@ -204,18 +201,25 @@ def advise(asked: StoreRequest, found: Measurements) -> Advice:
 
 def _within(one: Expected, most_bytes: float) -> Expected:
     """With no more outside of the heap than the bound allows."""
-    if one.store == "hdfs" or one.native_bytes is None:
+    if one.store == "hdfs":
         return one
     return replace(one, native_bytes=min(one.native_bytes, most_bytes))
 
 
-def _check(asked: StoreRequest) -> None:
+def _check(asked: StoreRequest, found: Measurements) -> None:
     check_cluster(asked.cluster)
     if asked.keys < 1 or asked.row_bytes < 1:
         raise InputError(
             "A state has one key and one byte a row at least.",
             code="bad-input",
             hint="Give --keys and --row-bytes, or --state-size with one of them.",
+        )
+    if asked.keys > REACH * found.most_keys:
+        raise InputError(
+            f"{asked.keys:,} keys are more than {REACH} times the {found.most_keys:,} that were measured: "
+            "what a batch of them takes is not known.",
+            code="bad-input",
+            hint=f"Measure it: `{found.command}`. `streambank plan-memory` calculates RocksDB's memory.",
         )
     if not 0 < asked.update_share <= 1:
         raise InputError(
@@ -244,8 +248,6 @@ def _expect(asked: StoreRequest, name: str, found: Measurements) -> Expected:
         return over_share(measured, keys, asked.update_share, what)
 
     cost_ms = of_batch(lambda one: one.cpu_ms, min(asked.keys, found.most_keys))
-    if _is_out_of_reach(asked, found):
-        return Expected(name, None, None, None, None, None, None, None, fits, cost_ms)
     return Expected(
         name,
         of_batch(lambda one: one.batch_ms),
@@ -266,10 +268,6 @@ def _heap_bytes(asked: StoreRequest, name: str, found: Measurements) -> float:
         return heap
     # Rows in the heap: those of the measurement, and what these have more or less.
     return max(heap / 10, heap + asked.keys * (asked.row_bytes - found.row_bytes))
-
-
-def _is_out_of_reach(asked: StoreRequest, found: Measurements) -> bool:
-    return asked.keys > REACH * found.most_keys
 
 
 def quote(found: Measurements, name: str, keys: int, share: float) -> str:
@@ -307,7 +305,7 @@ def _reasons(
         else:
             text += f", which is {'the same here' if ratio >= 1 / TIE else 'less'}{_writes(other, chosen)}."
         reasons.append(Reason(text, said(name)))
-    if asked.latency_s is not None and chosen.cpu_ms is not None and chosen.batch_ms is not None:
+    if asked.latency_s is not None:
         part = f"A batch of {TITLES[chosen.store]} uses {say_duration(chosen.cpu_ms / 1000)} of one processor"
         if chosen.cpu_ms <= 1000 * asked.latency_s * BUSY_SHARE:
             text = (
@@ -346,8 +344,6 @@ def _in_heap(asked: StoreRequest, found: Measurements) -> str:
 
 
 def _writes(one: Expected, other: Expected) -> str:
-    if one.written_bytes is None or other.written_bytes is None:
-        return ""
     times = (
         f"{one.written_bytes / other.written_bytes:.2g} times"
         if other.written_bytes
@@ -481,13 +477,7 @@ def _unknown(asked: StoreRequest, found: Measurements) -> list[str]:
             f"{found.load:.1f} before the measurement, so times by the clock are too long. Stores are "
             "compared by processor time and by bytes, which other work hardly changes."
         )
-    if _is_out_of_reach(asked, found):
-        unknown.insert(
-            0,
-            f"What a batch and a restart take with {asked.keys:,} keys: {found.most_keys:,} are the most "
-            "that were measured. Stores are compared by what they take with those.",
-        )
-    elif asked.keys > found.most_keys:
+    if asked.keys > found.most_keys:
         unknown.append(
             f"How it is with {asked.keys:,} keys: {found.most_keys:,} are the most that were measured, and "
             "beyond that each key is taken to cost as much as one between the last two measurements."

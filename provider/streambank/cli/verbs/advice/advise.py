@@ -13,7 +13,7 @@ from streambank.cli.verbs.advice.options import JobNamed, job_asked, show_values
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streambank.advice.values import Value
 
@@ -135,9 +135,9 @@ def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> No
         columns,
         [
             (TITLES[one["store"]],
-             *(_known(one[name], "{:,}".format) for name in ("batch_ms", "cpu_ms", "commit_ms")),
-             _known(one["restart_s"], "{:.1f}".format),
-             *(_known(one[name], console.size) for name in ("heap_bytes", "native_bytes", "written_bytes")),
+             *(f"{one[name]:,}" for name in ("batch_ms", "cpu_ms", "commit_ms")),
+             f"{one['restart_s']:.1f}",
+             *(console.size(one[name]) for name in ("heap_bytes", "native_bytes", "written_bytes")),
              "yes" if one["fits"] else "no")
             for one in found["expected"]
         ],
@@ -161,7 +161,3 @@ def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> No
         for sentence in sentences:
             console.line()
             console.line(f"{kind}: {sentence}")
-
-
-def _known(figure: Any, say: Callable[[Any], str]) -> str:
-    return "not known" if figure is None else say(figure)
