@@ -30,7 +30,7 @@ DECLARED = "declared"
 ALL_QUERIES = "*"
 """Stands for all queries of a job, which are restored as one."""
 NEAREST = "nearest"
-"""The repository or replica that is cheapest to read, and has the savepoint (recovery/nearest.py)."""
+"""The repository or replica that is cheapest to read, and has the savepoint (choosing/nearest.py)."""
 _PATTERN = re.compile(r"[*?\[\]{}\\%#]")
 """What Hadoop's file systems do not take as it is written: wildcards, and escapes."""
 ON_BREACH = ("fail", "warn", "report")

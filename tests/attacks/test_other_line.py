@@ -24,11 +24,11 @@ from streambank.failover.failover import plan_failover
 from streambank.failover.report import FailoverRequest
 from streambank.overview.saved import newest_saved
 from streambank.overview.savepoints import newest_verified
-from streambank.recovery.choose_together import choose_together
-from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.choosing.nearest import choose_nearest
+from streambank.recovery.choosing.resolve import Chosen, choose, next_ones
+from streambank.recovery.choosing.together import choose_together
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.request import RestoreRequest, TogetherRequest
-from streambank.recovery.resolve import Chosen, choose, next_ones
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.catalog import batch_of_id
 from streambank.repository.repository import Repository
@@ -118,7 +118,7 @@ def test_no_reference_means_it(job: Job, tmp_path: Path, reference: str) -> None
 def test_a_whole_restore_leaves_it_out_too(job: Job, tmp_path: Path) -> None:
     own = saved(job, worked(job))
     other = planted(tmp_path, job)
-    together = choose_together(TogetherRequest(job, job.open_repository()))
+    together = choose_together(job, job.open_repository())
     assert together.queries["main"].manifest.savepoint == own
     for reference in ("latest-good", "latest"):
         _, found = choose_nearest(

@@ -54,8 +54,7 @@ from streambank.driver.redirected import place_for
 from streambank.inputs.replayable import replayable_effect, replays_of, source_effect
 from streambank.inputs.sources import Sources, check_still_there, look_at_sources
 from streambank.kafka.settings import Brokers
-from streambank.recovery.choose_together import choose_together, from_place
-from streambank.recovery.request import TogetherRequest
+from streambank.recovery.choosing.together import choose_together, from_place
 from streambank.recovery.restore import Held, hold_job, restoring
 from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.catalog import LATEST_GOOD
@@ -345,10 +344,15 @@ class _Refresh:
             manifests = {name: one.manifest for name, one in nearest.items()}
         else:
             repository = self.job.open_place(self.source)
-            together = TogetherRequest(
-                self.job, repository, self.request.savepoint, control=self.live, by=self.request.by
-            )
-            found = choose_together(together, pace=self.pace, record=record).queries
+            found = choose_together(
+                self.job,
+                repository,
+                self.request.savepoint,
+                control=self.live,
+                record=record,
+                by=self.request.by,
+                pace=self.pace,
+            ).queries
             manifests = {name: one.manifest for name, one in found.items()}
         return self._placed({name: (repository, manifest) for name, manifest in manifests.items()})
 

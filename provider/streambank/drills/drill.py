@@ -58,7 +58,7 @@ from streambank.driver.prepare import check_made
 from streambank.inputs.files import input_changed
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from streambank.recovery.resolve import choose
+from streambank.recovery.choosing.resolve import choose
 from streambank.recovery.restore import restoring
 from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.catalog import LATEST_GOOD, candidate_heads, is_rejected, none_of

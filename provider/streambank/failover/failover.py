@@ -51,9 +51,9 @@ from streambank.job.status import job_status
 from streambank.job.stop import last_batches
 from streambank.kafka.settings import Brokers
 from streambank.recovery.approval import newest_of
+from streambank.recovery.choosing.resolve import Chosen, choose
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks.readers import restored_too
 from streambank.recovery.together import check_sinks_named

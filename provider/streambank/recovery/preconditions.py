@@ -19,10 +19,10 @@ from streambank.inputs.folders import folders_of_savepoint
 from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.recovery.choices import SinkChoices
+from streambank.recovery.choosing.resolve import ANY_LINE, Chosen, next_ones
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.report import Estimate, estimates
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.resolve import ANY_LINE, Chosen, next_ones
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader, readers_of, said_of_readers
 from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, to_roll_back, warnings

@@ -13,7 +13,7 @@ from streambank.control.drills import last_passed
 from streambank.control.records import RecordStream
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.units import say_bytes, say_duration, time_or_none, to_json_time
-from streambank.recovery.resolve import PassedOver, Skipped, as_of_json
+from streambank.recovery.choosing.resolve import PassedOver, Skipped, as_of_json
 from streambank.recovery.sinks.reached import Reached
 from streambank.repository.references import AsOf
 from streambank.savepoint.materialize import MaterializeReport

@@ -19,7 +19,7 @@ from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
-from streambank.recovery.resolve import Chosen, Skipped
+from streambank.recovery.choosing.resolve import Chosen, Skipped
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import DeclaredSink
@@ -34,7 +34,7 @@ class RestoreRequest:
     Attributes:
         repository: Where the savepoint is.
         reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
-        chosen: The savepoint, where it has been chosen and verified already (nearest.py).
+        chosen: The savepoint, where it has been chosen and verified already (choosing/nearest.py).
         job: `job` or `job/query`; may be left out where that leaves no choice.
         into: An empty directory. Either this or `generation`.
         generation: The records of the job whose next generation it becomes.

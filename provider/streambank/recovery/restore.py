@@ -47,12 +47,12 @@ from streambank.core.python310 import add_note
 from streambank.core.shape import decode
 from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
-from streambank.recovery.older import BY_AGE
+from streambank.recovery.choosing.older import BY_AGE
+from streambank.recovery.choosing.resolve import Chosen, choose, name_older
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, lines_by, live_checkpoint, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.request import RestoreRequest, check_request
-from streambank.recovery.resolve import Chosen, choose, name_older
 from streambank.recovery.sinks.readers import Reader
 from streambank.recovery.sinks.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
 from streambank.recovery.sinks.standing import check_still_at

@@ -30,11 +30,11 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Noted, left_together, note_together, noted_together
 from streambank.core.errors import InputError, StreambankError
 from streambank.declaration.declaration import Job
-from streambank.recovery.choose_together import choose_together
+from streambank.recovery.choosing.resolve import Chosen
+from streambank.recovery.choosing.together import choose_together
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest, TogetherRequest
-from streambank.recovery.resolve import Chosen
 from streambank.recovery.restore import hold_job, plan_restore, restore
 from streambank.recovery.sinks.readers import restored_too
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -152,7 +152,17 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
 def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held: bool) -> TogetherPlan:
     chosen = request.chosen
     if chosen is None:
-        chosen = choose_together(request, pace=pace, record=held).queries
+        chosen = choose_together(
+            request.job,
+            request.repository,
+            request.reference,
+            control=records,
+            record=held,
+            savepoints=request.savepoints,
+            whole=request.whole,
+            by=request.by,
+            pace=pace,
+        ).queries
     noted = noted_together(records) if left_together(records, request.job.queries) else {}
     done: list[str] = []
     if {name: one.savepoint for name, one in noted.items()} == {

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
+    from streambank.recovery.choosing.resolve import Chosen
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.reinstate import Reinstated
     from streambank.recovery.request import RestoreRequest
-    from streambank.recovery.resolve import Chosen
     from streambank.repository.repository import Repository
     from streambank.upgrade.record import Upgrade
     from streambank.work.executor import Executor, Pace
@@ -82,7 +82,7 @@ class RecoveryVerbs:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
         """
         from streambank.recovery.approval import HELD, obstacles
-        from streambank.recovery.resolve import hinting_refresh
+        from streambank.recovery.choosing.resolve import hinting_refresh
         from streambank.recovery.restore import plan_restore
         from streambank.work.executor import Pace
 
@@ -126,7 +126,7 @@ class RecoveryVerbs:
 
         `skipped` is that of the plan which chose the savepoint, for the report.
         """
-        from streambank.recovery.resolve import Skipped, hinting_refresh
+        from streambank.recovery.choosing.resolve import Skipped, hinting_refresh
         from streambank.recovery.restore import restore
         from streambank.work.executor import Pace
 
@@ -562,7 +562,7 @@ class RecoveryVerbs:
         record: bool,
     ) -> tuple[Repository, Chosen | None]:
         """The repository or replica that the savepoint comes from, and the savepoint that `nearest` chose."""
-        from streambank.recovery.nearest import NEAREST, choose_nearest
+        from streambank.recovery.choosing.nearest import NEAREST, choose_nearest
         from streambank.repository.repository import Repository
         from streambank.sites.forks import Lines
 

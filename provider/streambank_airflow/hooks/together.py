@@ -127,9 +127,9 @@ class TogetherVerbs:
         """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
         from streambank.kafka.settings import Brokers
         from streambank.recovery.choices import parse_file_sinks
-        from streambank.recovery.choose_together import from_place
+        from streambank.recovery.choosing.resolve import Skipped
+        from streambank.recovery.choosing.together import from_place
         from streambank.recovery.request import TogetherRequest
-        from streambank.recovery.resolve import Skipped
 
         job, query = self.declared.find(ref)
         if query is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import NotFoundError, StorageError
-from streambank.recovery.resolve import choose
+from streambank.recovery.choosing.resolve import choose
 from streambank.replicas.replicate import newest_first, open_replica, replicate_to
 from streambank.repository.catalog import summarize
 from streambank.repository.marks import REHEARSAL, add_mark

@@ -22,10 +22,9 @@ from streambank.drills.report import DrillReport, QueryDrill
 from streambank.drills.request import DrillRequest
 from streambank.driver.damage import savepoints_of
 from streambank.job.crash_loop import _saved
-from streambank.recovery.choose_together import _promised, choose_together
-from streambank.recovery.nearest import Place, meant_by
-from streambank.recovery.request import TogetherRequest
-from streambank.recovery.resolve import choose
+from streambank.recovery.choosing.nearest import Place, meant_by
+from streambank.recovery.choosing.resolve import choose
+from streambank.recovery.choosing.together import _promised, choose_together
 from streambank.replicas.replicate import replicate_to
 from streambank.replicas.status import status
 from streambank.repository.catalog import newest_good
@@ -127,10 +126,10 @@ def test_a_restore_of_all_queries_takes_another_as_the_closest(
     trio: tuple[Saved, dict[str, str]],
 ) -> None:
     made, ids = trio
-    chosen = choose_together(TogetherRequest(made.job, made.repository, by=BY)).queries
+    chosen = choose_together(made.job, made.repository).queries
     assert {name: one.manifest.savepoint for name, one in chosen.items()} == {"a": ids["a"], "b": ids["new"]}
     made.mark(ids["rejected"], True, query="b")
-    chosen = choose_together(TogetherRequest(made.job, made.repository, by=BY)).queries
+    chosen = choose_together(made.job, made.repository).queries
     assert chosen["b"].manifest.savepoint == ids["rejected"], "one that has passed is the closest"
 
 

@@ -22,12 +22,13 @@ from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
-from streambank.recovery import choose_together, together
+from streambank.recovery import together
 from streambank.recovery.choices import parse_file_sinks
-from streambank.recovery.choose_together import from_place
-from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.choosing import together as choosing
+from streambank.recovery.choosing.nearest import choose_nearest
+from streambank.recovery.choosing.resolve import choose
+from streambank.recovery.choosing.together import from_place
 from streambank.recovery.request import RestoreRequest, TogetherRequest
-from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import readers
 from streambank.recovery.together import TogetherReport, plan_together, restore_together
@@ -87,7 +88,7 @@ class Trio:
 
     def alone(self, query: str) -> RestoreRequest:
         """A restore of one query to its newest savepoint."""
-        chosen = choose_together.choose_together(self.request()).queries
+        chosen = choosing.choose_together(self.job, self.repository).queries
         return together._of_query(self.request(), self.control, query, chosen)
 
     def generations(self) -> dict[str, tuple[int, str | None]]:
@@ -608,13 +609,13 @@ class TestFromPlace:
         pair.take("sessions", 2.6)
         self.replicate(pair)
         read: list[str] = []
-        real = choose_together.choose_together
+        real = choosing.choose_together
 
-        def spy(request: TogetherRequest, **options: Any) -> object:
-            read.append(request.repository.store.uri)
-            return real(request, **options)
+        def spy(job: Job, repository: Repository, **options: Any) -> object:
+            read.append(repository.store.uri)
+            return real(job, repository, **options)
 
-        monkeypatch.setattr(choose_together, "choose_together", spy)
+        monkeypatch.setattr(choosing, "choose_together", spy)
         place, found, _ = self.nearest(pair)
         assert read == [pair.repository.store.uri] == [place]
         assert pair.repository.load("flights/users", found["users"]).taken_at == BEGIN

@@ -7,7 +7,7 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.python310 import UTC
-from streambank.recovery.resolve import choose
+from streambank.recovery.choosing.resolve import choose
 from streambank.repository.references import (
     Kind,
     check_name_free,

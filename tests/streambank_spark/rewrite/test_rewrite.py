@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import InputError, IntegrityError, RefusedError
+from streambank.recovery.choosing.resolve import choose
 from streambank.recovery.foresee import STRICT
-from streambank.recovery.resolve import choose
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -94,7 +94,7 @@ def restore(
     from streambank.control.processes import who
     from streambank.core.units import to_json_time
     from streambank.recovery.choices import parse_file_sinks, parse_sink_choices
-    from streambank.recovery.choose_together import from_place
+    from streambank.recovery.choosing.together import from_place
     from streambank.recovery.request import TogetherRequest
     from streambank.recovery.together import plan_together, restore_together
     from streambank.work.executor import Pace

@@ -128,9 +128,9 @@ def restore(
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
     from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
-    from streambank.recovery.nearest import NEAREST, choose_nearest
+    from streambank.recovery.choosing.nearest import NEAREST, choose_nearest
+    from streambank.recovery.choosing.resolve import hinting_refresh
     from streambank.recovery.request import RestoreRequest
-    from streambank.recovery.resolve import hinting_refresh
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.repository.references import job_of_reference

@@ -12,8 +12,8 @@ from streambank.control.marker import read_marker
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.recovery.nearest import by_distance, choose_nearest
-from streambank.recovery.resolve import Chosen
+from streambank.recovery.choosing.nearest import by_distance, choose_nearest
+from streambank.recovery.choosing.resolve import Chosen
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
 from streambank.sites.forks import Lines

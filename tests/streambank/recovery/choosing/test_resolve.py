@@ -9,8 +9,8 @@ import pytest
 
 from streambank.core.errors import InputError, IntegrityError, NotFoundError
 from streambank.core.units import to_json_time
+from streambank.recovery.choosing.resolve import choose
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.catalog import glimpse
 from streambank.repository.manifest import Manifest
@@ -164,7 +164,7 @@ class TestLatestGood:
                 repository.store.delete(f"savepoints/{job}/{savepoint}.json")
             return verify(repository, job, savepoint, *args, **options)
 
-        monkeypatch.setattr("streambank.recovery.resolve.verify", expired)
+        monkeypatch.setattr("streambank.recovery.choosing.resolve.verify", expired)
         report = shop.restore("latest-good", sink="rollback")
         assert report.savepoint == older.savepoint
         assert [one.to_dict() for one in report.skipped] == [
@@ -261,7 +261,7 @@ class TestByTime:
             looked.append(savepoint)
             return glimpse(store, job, savepoint)
 
-        monkeypatch.setattr("streambank.recovery.older.glimpse", expired_meanwhile)
+        monkeypatch.setattr("streambank.recovery.choosing.older.glimpse", expired_meanwhile)
         assert plan_restore(self.request(shop, "latest")).savepoint == older
         assert looked == [newer], "it went during the look"
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StorageError
 from streambank.core.python310 import UTC
-from streambank.recovery.older import BY_AGE, Unreadable, unreadable, with_older
-from streambank.recovery.resolve import (
+from streambank.recovery.choosing.older import BY_AGE, Unreadable, unreadable, with_older
+from streambank.recovery.choosing.resolve import (
     ANY_LINE,
     UNREADABLE,
     Chosen,

@@ -1,19 +1,20 @@
 """Savepoints of all queries of a job that belong together, and the nearest place that has all of them.
 
-What is meant by belonging together is in together.py.
+What is meant by belonging together is in recovery/together.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
-from streambank.recovery.nearest import (
+from streambank.recovery.choosing.nearest import (
     NEAREST,
     PASSED_OVER,
     Place,
@@ -24,9 +25,15 @@ from streambank.recovery.nearest import (
     open_places,
     whole_at,
 )
-from streambank.recovery.older import BY_AGE
-from streambank.recovery.request import TogetherRequest
-from streambank.recovery.resolve import Chosen, PassedOver, Skipped, choose, hinting_refresh, unrecorded
+from streambank.recovery.choosing.older import BY_AGE
+from streambank.recovery.choosing.resolve import (
+    Chosen,
+    PassedOver,
+    Skipped,
+    choose,
+    hinting_refresh,
+    unrecorded,
+)
 from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
@@ -50,11 +57,17 @@ class ChosenTogether:
 
 
 def choose_together(
-    request: TogetherRequest,
+    job: Job,
+    repository: Repository,
+    reference: str = LATEST_GOOD,
     *,
-    pace: Pace = DEFAULT_PACE,
+    control: JobControl | None = None,
     record: bool = False,
     lines: Mapping[str, Lines] | None = None,
+    savepoints: Mapping[str, str] | None = None,
+    whole: bool = False,
+    by: Mapping[str, str] | None = None,
+    pace: Pace = DEFAULT_PACE,
 ) -> ChosenTogether:
     """A savepoint of each query of a job.
 
@@ -62,51 +75,54 @@ def choose_together(
     that is closest to it is chosen; each byte of it is hashed.
 
     Args:
+        reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
         record: Leave the results of verifications beside the manifests.
         lines: Which savepoints are of the line of each query; what the job's records say when left out.
+        savepoints: The id of the savepoint of each query, instead of a reference.
+        whole: Read every byte of savepoints that are named, too.
+        by: Who asks, for those records.
 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).
-        NotFoundError, IntegrityError, InputError: See `recovery.resolve.choose`.
+        NotFoundError, IntegrityError, InputError: See `choosing.resolve.choose`.
     """
-    job = request.job
+    asked, named = _parse(job, reference), savepoints or {}
+    _check_each_named(job, named)
     found: dict[str, Chosen] = {}
     if lines is None:
-        records = request.control or job.records()
+        records = control or job.records()
         lines = {name: Lines.of(records, name) for name in job.queries}
-    asked = _parse(job, request.reference)
-    _check_each_named(job, request.savepoints)
     for name in job.queries:
-        of_query = job.savepoint_name(name)
         with hinting_refresh(job):
             found[name] = choose(
-                request.repository,
-                request.savepoints.get(name, request.reference),
-                of_query,
+                repository,
+                named.get(name, reference),
+                job.savepoint_name(name),
                 record=record,
-                by=request.by,
+                by=by,
                 pace=pace,
                 lines=lines[name],
-                level="full" if request.whole else "quick",
+                level="full" if whole else "quick",
                 beside=_beside(job, name),
             )
     moment = min(one.manifest.taken_at for one in found.values())
-    if asked.kind == LATEST_GOOD and not request.savepoints:
+    if asked.kind == LATEST_GOOD and not named:
         for name, newest in found.items():
             found[name] = _closest(
-                request,
+                repository,
                 job.savepoint_name(name),
                 newest,
                 moment,
                 lines=lines[name],
                 pace=pace,
                 record=record,
+                by=by,
             )
     return ChosenTogether(found, moment)
 
 
 def _closest(
-    request: TogetherRequest,
+    repository: Repository,
     of_query: str,
     newest: Chosen,
     moment: datetime,
@@ -114,13 +130,13 @@ def _closest(
     lines: Lines,
     pace: Pace,
     record: bool,
+    by: Mapping[str, str] | None,
 ) -> Chosen:
     """The savepoint of a query that was taken closest to a moment and verifies; or the newest one."""
 
     def distance(taken_at: datetime) -> float:
         return abs((taken_at - moment).total_seconds())
 
-    repository = request.repository
     candidates = repository.candidates(of_query)
     lines = lines.knowing(candidates)
     there = {
@@ -132,7 +148,7 @@ def _closest(
     for savepoint in sorted(there, key=lambda one: distance(there[one])):
         if distance(there[savepoint]) >= distance(newest.manifest.taken_at):
             break
-        report = verify(repository, of_query, savepoint, "full", pace=pace, record=record, by=request.by)
+        report = verify(repository, of_query, savepoint, "full", pace=pace, record=record, by=by)
         if report.restorable:
             manifest, said = repository.load(of_query, savepoint), unrecorded(report)
             return replace(newest, manifest=manifest, skipped=(*newest.skipped, *damaged), warnings=said)
@@ -164,7 +180,7 @@ def from_place(
         reference: `latest-good`, or whatever names a savepoint of each query.
         target: The location of a checkpoint that is restored into.
         record: Leave the results of verifications beside the manifests, where that is possible.
-        savepoints: As in `TogetherRequest`.
+        savepoints: The id of the savepoint of each query, instead of a reference.
         by: Who asks, for those records.
 
     Returns:
@@ -205,8 +221,10 @@ def from_place(
     every = tuple(places)
     lines = {name: one.knowing(heads_in(every, job.savepoint_name(name))) for name, one in lines.items()}
     if asked.kind == LATEST_GOOD and not named:
-        request = TogetherRequest(job, places[0].repository, reference, control=control, by=by or {})
-        return _newest_moment(request, places, lines, passed, pace, record=record)
+        choose_at = partial(
+            choose_together, job, reference=reference, record=record, lines=lines, by=by, pace=pace
+        )
+        return _newest_moment(job, reference, places, lines, passed, choose_at)
     meant = {
         name: meant_by(
             places, locations, named.get(name, reference), job.savepoint_name(name), passed, lines[name]
@@ -235,13 +253,12 @@ def from_place(
 
 
 def _newest_moment(
-    request: TogetherRequest,
+    job: Job,
+    reference: str,
     places: Sequence[Place],
     lines: Mapping[str, Lines],
     passed: list[PassedOver],
-    pace: Pace,
-    *,
-    record: bool,
+    choose_at: Callable[[Repository], ChosenTogether],
 ) -> tuple[Repository, Mapping[str, Chosen]]:
     """The place with the newest moment that all queries reach; the nearest one of those with the same.
 
@@ -250,7 +267,7 @@ def _newest_moment(
     promised: list[tuple[datetime, Place]] = []
     for place in places:
         try:
-            promised.append((_promised(request.job, place.repository, lines), place))
+            promised.append((_promised(job, place.repository, lines), place))
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
     promised.sort(key=lambda one: one[0], reverse=True)
@@ -262,16 +279,14 @@ def _newest_moment(
             )
             continue
         try:
-            chosen = choose_together(
-                replace(request, repository=place.repository), pace=pace, record=record, lines=lines
-            )
+            chosen = choose_at(place.repository)
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
             continue
         if best is None or chosen.moment > best[1].moment:
             best = place, chosen
     if best is None:
-        raise _no_place(request.job, request.reference, passed)
+        raise _no_place(job, reference, passed)
     at, found = best
     return at.repository, {
         name: replace(one, passed_over=tuple(passed)) for name, one in found.queries.items()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.core.units import say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.recovery.older import BY_AGE, unreadable, with_older
+from streambank.recovery.choosing.older import BY_AGE, unreadable, with_older
 from streambank.repository.catalog import (
     batch_of_id,
     candidate_heads,
