@@ -43,7 +43,7 @@ from streambank.copies.preconditions import against, check_apart, check_removabl
 from streambank.copies.remove import number_of, remove_old
 from streambank.copies.report import QueryRefresh, RefreshReport
 from streambank.core.choices import SOURCE_CHOICES, SourceChoice
-from streambank.core.errors import IntegrityError, RefusedError, StreambankError, check_choice
+from streambank.core.errors import RefusedError, StreambankError, check_choice
 from streambank.core.names import SEPARATOR
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -55,13 +55,12 @@ from streambank.inputs.replayable import replayable_effect, replays_of, source_e
 from streambank.inputs.sources import Sources, check_still_there, look_at_sources
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choosing.together import choose_together, from_place
-from streambank.recovery.restore import Held, hold_job, restoring
-from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
+from streambank.recovery.lay_out import lay_out_copy
+from streambank.recovery.restore import Held, hold_job
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import materialize
 from streambank.storage import open_store, service_name
 from streambank.storage.store import Opener
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -459,23 +458,14 @@ class _Refresh:
     def _fill(self, one: _Chosen) -> str:
         repository, manifest, generation = one.repository, one.manifest, one.generation
         target = self.request.opener(generation.location)
-        try:
-            with restoring(exclusive=True) as owner:
-                layout = materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
-        except IntegrityError:
-            with contextlib.suppress(StreambankError):  # a replica that can only be read
-                repository.record_verification(
-                    manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=self.request.by
-                )
-            raise
-        new = {}
-        for path in saved_logs(manifest):
-            place = place_for(generation.new_sinks, Output(FILES, path))
-            if place is not None:
-                new[path] = place
-        if new:
-            begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
-        return layout.query_id
+        outputs = {
+            path: place
+            for path in saved_logs(manifest)
+            if (place := place_for(generation.new_sinks, Output(FILES, path))) is not None
+        }
+        return lay_out_copy(
+            repository, manifest, target, outputs, by=self.request.by, pace=self.pace
+        ).query_id
 
     @contextmanager
     def _begun(self, chosen: Mapping[str, _Chosen], held: Held) -> Iterator[None]:

@@ -17,7 +17,6 @@ job's records, whether the drill passes or fails.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import secrets
 import time
@@ -34,7 +33,7 @@ from streambank.control.control import JobControl
 from streambank.control.drills import called, record_drill, savepoints_of
 from streambank.control.progress import progress_of_batch
 from streambank.control.records import leaving_word
-from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
+from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills import left
@@ -59,14 +58,12 @@ from streambank.inputs.files import input_changed
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.choosing.resolve import choose
-from streambank.recovery.restore import restoring
-from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
+from streambank.recovery.lay_out import lay_out_copy
 from streambank.repository.catalog import LATEST_GOOD, candidate_heads, is_rejected, none_of
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import materialize
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sites.forks import Lines
 from streambank.storage import open_store
@@ -366,19 +363,8 @@ class _Drill:
     def _restore(self, repository: Repository, query: str, manifest: Manifest) -> None:
         target = open_store(checkpoint_in(self.scratch, query))
         files = [one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True]
-        try:
-            with restoring(exclusive=True) as owner:
-                materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
-        except IntegrityError:
-            with contextlib.suppress(StreambankError):  # a replica that can only be read
-                repository.record_verification(
-                    manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=self.request.by
-                )
-            raise
-        # A file sink goes on in a new directory only by a log that reaches the savepoint's batch.
-        new = {str(one["path"]): output_in(self.scratch, query) for one in files}
-        if new:
-            begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
+        outputs = {str(one["path"]): output_in(self.scratch, query) for one in files}
+        lay_out_copy(repository, manifest, target, outputs, by=self.request.by, pace=self.pace)
 
     def _stage(self, query: str, manifest: Manifest) -> Replay | None:
         self.at = {query}

@@ -23,32 +23,27 @@ further than the sink may be used: a job is not started from one.
 from __future__ import annotations
 
 import socket
-import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
-from streambank.control.processes import HostId, ProcessId, this_host, this_process
 from streambank.control.records import RecordStream, leaving_word
 from streambank.control.rollbacks import RollbackNote
 from streambank.core.environment import user_name
-from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.python310 import add_note
-from streambank.core.shape import decode
 from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
 from streambank.recovery.choosing.older import BY_AGE
 from streambank.recovery.choosing.resolve import Chosen, choose, name_older
+from streambank.recovery.lay_out import is_live, remembering_damage, restoring
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, lines_by, live_checkpoint, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
@@ -404,7 +399,7 @@ def _write(
         if held is not None and (rolled_back or begun):
             held.check()
 
-    try:
+    with remembering_damage(request.repository, manifest, request.by):
         layout = materialize(
             request.repository,
             manifest,
@@ -415,9 +410,6 @@ def _write(
             before_commit=before_commit,
             pace=pace,
         )
-    except IntegrityError as error:
-        _remember_damage(request, chosen=prepared.chosen, error=error)
-        raise
     return layout, rolled_back, begun
 
 
@@ -448,17 +440,6 @@ def _noted(
             yield
 
     return before_files, changing
-
-
-def _remember_damage(request: RestoreRequest, chosen: Chosen, error: IntegrityError) -> None:
-    """Damage that only reading found is recorded, so that nobody counts on the savepoint."""
-    manifest = chosen.manifest
-    try:
-        request.repository.record_verification(
-            manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=request.by
-        )
-    except StreambankError as failure:
-        add_note(error, f"That could not be recorded: {failure}")
 
 
 def _claim(request: RestoreRequest, chosen: Chosen, location: str) -> None:
@@ -493,42 +474,3 @@ def _leave(request: RestoreRequest, report: RestoreReport) -> None:
             RecordStream(request.generation.store, "restores").append(report.to_dict())
         else:
             write_beside(request.opener, report.layout.target, report.to_dict())
-
-
-__all__ = ["RestorePlan", "RestoreReport", "plan_restore", "restore"]
-
-
-_ACTIVE: set[str] = set()
-_LOCK = threading.Lock()
-
-
-@contextmanager
-def restoring(*, exclusive: bool) -> Iterator[Owner]:
-    """An owner for the `with` block of one restore.
-
-    Args:
-        exclusive: The caller holds a lock that no other restore into the same target can hold.
-    """
-    token = str(uuid.uuid4())
-    details = {**this_host().to_dict(), **this_process("restore").to_dict(), "restore": token}
-    with _LOCK:
-        _ACTIVE.add(token)
-    try:
-        yield Owner(details, is_live, exclusive)
-    finally:
-        with _LOCK:
-            _ACTIVE.discard(token)
-
-
-def is_live(details: Mapping[str, Any]) -> bool | None:
-    """Whether the restore that left these details goes on; None where that cannot be seen from here."""
-    try:
-        host, process = decode(HostId, details, "note"), decode(ProcessId, details, "note")
-    except FormatError:
-        return None
-    if not this_host().sees(host):
-        return None
-    if process == this_process("restore"):
-        with _LOCK:
-            return details.get("restore") in _ACTIVE
-    return process.is_living()

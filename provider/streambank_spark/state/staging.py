@@ -35,7 +35,7 @@ from streambank.core.errors import (
 )
 from streambank.declaration.launch import is_local
 from streambank.inputs.folders import folders_of_live, folders_of_savepoint
-from streambank.recovery.restore import restoring
+from streambank.recovery.lay_out import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

@@ -6,8 +6,9 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, StorageError
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, restore
+from streambank.recovery.restore import restore
 from streambank.savepoint import materialize
 from streambank.storage.store import FileInfo, Store
 from streambank.work.executor import Pace

@@ -15,8 +15,9 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
 from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, restore
+from streambank.recovery.restore import restore
 from streambank.sinks.file import rollback
 from streambank.storage.store import Store
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store

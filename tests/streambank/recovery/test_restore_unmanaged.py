@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, plan_restore, restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.declared import DeclaredSink
 from streambank.sinks.delta import DeltaGuard

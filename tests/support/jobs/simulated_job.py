@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from streambank.control.control import JobControl
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, restore
+from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture

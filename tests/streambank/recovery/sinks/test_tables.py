@@ -20,8 +20,9 @@ from streambank.driver.prepare import prepare_launch
 from streambank.recovery import restore as restoring
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, plan_restore, restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.ledger import LedgerGuard

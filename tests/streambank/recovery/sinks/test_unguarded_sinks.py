@@ -16,8 +16,9 @@ from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery import restore as restoring
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import RestoreReport, plan_restore, restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.sinks import kafka_refusals
 from streambank.savepoint.take import TakeRequest, TakeResult, take
