@@ -394,8 +394,8 @@ IN_OWN_DAGS = {
         'RestoreSavepointOperator with `repository="nearest"`.'
     ),
     "restore-unfinished": (
-        "Run RestoreStreamingJobOperator again, or RestoreSavepointOperator for each query that is left; "
-        "then start the job."
+        "Run RestoreSavepointOperator with `JOB/*` as its job again, or for each query that is left; then "
+        "start the job."
     ),
 }
 """The same where DAGs of one's own do it in another way than the job's DAGs."""

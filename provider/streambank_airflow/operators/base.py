@@ -155,8 +155,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
     """Kinds of alerts that its failure is, whatever the error."""
     operation: ClassVar[str] = ""
     """What metrics call what it does, where its `execute` is `measured`."""
-    all_queries: ClassVar[bool] = False
-    """Whether a job without a query means all of its queries, for metrics."""
 
     def __init__(
         self,
@@ -205,8 +203,6 @@ def measured(execute: Callable[[Op, Context], R]) -> Callable[[Op, Context], R]:
     @wraps(execute)
     def timed(self: Op, context: Context) -> R:
         began, ref = time.monotonic(), str(self.job)  # as it was asked: some name the job alone meanwhile
-        if self.all_queries and "/" not in ref:
-            ref += "/*"
         try:
             result = execute(self, context)
         except AirflowSkipException:

@@ -1,4 +1,4 @@
-"""Operators that start, stop and restore a streaming job; the one that keeps it running is in `keep.py`."""
+"""Operators that start and stop a streaming job; the one that keeps it running is in `keep.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.shape import decode
@@ -22,28 +21,22 @@ from streambank.core.units import from_json_time, say_duration, to_json_time, ut
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.choices import IF_RUNNING, sink_choices
+from streambank_airflow.choices import IF_RUNNING
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
     as_number,
-    as_text,
-    as_texts,
     asked_by,
     asker,
     by_schedule,
     flat,
     known_or_template,
     left_stopped,
-    measured,
-    tried_by,
 )
 from streambank_airflow.operators.driver import DIED, DriverOperator, Waits, asked_at
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
-from streambank_airflow.operators.on_savepoint import OnSavepoint
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -54,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KeepStreamingJobRunningOperator",
-    "RestoreStreamingJobOperator",
     "StartStreamingJobOperator",
     "StopStreamingJobOperator",
 ]
@@ -540,97 +532,3 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the new driver works, or is gone; see `StartStreamingJobOperator`."""
         return flat(super().execute_complete(context, event) | event["remember"]["told"])
-
-
-class RestoreStreamingJobOperator(OnSavepoint):
-    """Restores all queries of a stopped job as one, each into its next generation.
-
-    Their savepoints are as close together in time as there are any: of `latest-good` the newest moment that
-    all queries reach. A restore that ends in between leaves a job that does not start; the same restore
-    again, such as a retry of this task, restores those that are left.
-
-    Args:
-        savepoint: Which savepoint of each query: `latest-good`, `latest`, a name, or a time.
-        repository: Where they come from: a replica, or `nearest`: the repository or replica that is cheapest
-            to read and has those of all queries undamaged. None for the job's repository.
-        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback`, `rollback-accept`
-            or `accept`.
-        sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
-            `SINK=CHOICE`.
-        source: What to do where input cannot be read again: `refuse` or `accept`.
-        file_sinks: Output directories of file sinks that a savepoint does not name: a list of `QUERY=DIR`, or
-            `DIR` for a job with one query.
-        plan_only: Change nothing, and return what would be done; fail for what speaks against it.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
-
-    Returns:
-        `job`, `skew_s` (seconds between the oldest and the newest savepoint), `queries` (of each `savepoint`,
-        `batch`, `taken_at`, `generation`, `location`), `already_restored`.
-    """
-
-    operation = "restore"
-    all_queries = True
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "savepoint",
-        "repository",
-        "sink",
-        "sink_of",
-        "source",
-        "file_sinks",
-        "plan_only",
-    )
-
-    def __init__(
-        self,
-        *,
-        savepoint: str = "latest-good",
-        repository: str | None = None,
-        sink: str = "refuse",
-        sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
-        source: str = "refuse",
-        file_sinks: Sequence[str] | str | None = None,
-        plan_only: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.repository = repository
-        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
-        self.sink_of = sink_of
-        self.source = known_or_template(source, "source", SOURCE_CHOICES)
-        self.file_sinks = file_sinks
-        self.plan_only = plan_only
-
-    @measured
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Restore them; see the class.
-
-        Raises:
-            AirflowFailException: It is refused: a person has to decide, or the job has to be stopped first.
-        """
-        with airflow_failures():
-            asked = AskedTogether(
-                str(self.savepoint),
-                as_text(self.repository),
-                sink=self.sink,
-                sink_of=sink_choices(self.sink_of),
-                source=self.source,
-                file_sinks=as_texts(self.file_sinks),
-            )
-            if as_bool(self.plan_only, "plan_only"):
-                done = self.hook.together.plan(self.job, asked, may_stop=False, whole=False).to_dict()
-            else:
-                by = tried_by(context)
-                done = self.hook.together.restored_before(self.job, by) or self.hook.together.restore(
-                    self.job, asked, note=self.why, by=by
-                )
-                self.did("restored", *done["queries"].values())
-        names = ("savepoint", "batch", "taken_at", "generation", "location")
-        queries = {}
-        for query, one in done["queries"].items():
-            queries[query] = {name: one[name] for name in names}
-            self.log.info("Query %s: savepoint %s of batch %d.", query, one["savepoint"], one["batch"])
-            for warning in one["warnings"]:
-                self.log.warning("%s", in_words(warning))
-        return {**{name: done[name] for name in ("job", "skew_s", "already_restored")}, "queries": queries}

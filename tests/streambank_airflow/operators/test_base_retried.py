@@ -14,7 +14,6 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from streambank.job.savepoint import savepoint_job
-from streambank_airflow.operators.job import RestoreStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
 from tests.support.jobs.managed_job import BY, Managed, managed_job
@@ -133,23 +132,18 @@ def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
         yield job
 
 
-@pytest.mark.parametrize(
-    ("operator", "job"), [(RestoreStreamingJobOperator, "flights"), (RestoreSavepointOperator, "flights/*")]
-)
-def test_a_restore_of_all_queries_is_done_once_for_all_tries(
-    several: Managed, operator: type[Any], job: str
-) -> None:
-    where: dict[str, Any] = {"task_id": "t", "jobs_file": several.jobs_file, "sink": "accept"}
+def test_a_restore_of_all_queries_is_done_once_for_all_tries(several: Managed) -> None:
+    where: dict[str, Any] = {"job": "flights/*", "jobs_file": several.jobs_file, "sink": "accept"}
 
-    first = operator(job=job, **where).execute(attempt())
-    again = operator(job=job, **where).execute(attempt())
+    first = RestoreSavepointOperator(task_id="t", **where).execute(attempt())
+    again = RestoreSavepointOperator(task_id="t", **where).execute(attempt())
 
     assert generations(several, "hourly") == generations(several, "sessions") == [1, 2]
     assert (first["already_restored"], again["already_restored"]) == ([], ["hourly", "sessions"])
     for query in ("hourly", "sessions"):
         assert again["queries"][query]["savepoint"] == first["queries"][query]["savepoint"]
     assert again["skew_s"] == first["skew_s"]
-    operator(job=job, **where).execute(attempt(cleared=1))
+    RestoreSavepointOperator(task_id="t", **where).execute(attempt(cleared=1))
     assert generations(several, "hourly") == [1, 2, 3]
 
 

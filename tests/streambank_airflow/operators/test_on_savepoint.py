@@ -9,11 +9,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank_airflow.operators.erase import EraseStateOperator
-from streambank_airflow.operators.job import (
-    RestoreStreamingJobOperator,
-    StartStreamingJobOperator,
-    StopStreamingJobOperator,
-)
+from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.on_savepoint import SAVEPOINT_KEY, SavepointLink, page_url
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import CompactStateOperator, RescaleStateOperator
@@ -35,7 +31,6 @@ from tests.support.jobs.managed_job import Managed
         ImportSavepointOperator,
         RescaleStateOperator,
         RestoreSavepointOperator,
-        RestoreStreamingJobOperator,
         VerifySavepointOperator,
     ],
 )

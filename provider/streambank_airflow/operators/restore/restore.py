@@ -66,9 +66,10 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     clears restores into a further generation; for a directory it gives what is there, where that is from the
     savepoint that is asked for, since nothing is restored over a checkpoint.
 
-    With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together, as
-    `RestoreStreamingJobOperator` does; its approval is then of the whole set. That works for the next
-    generation alone, not for a directory, a fork or new outputs.
+    With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together: of
+    `latest-good` the newest moment that all of them reach. A restore that ends in between leaves a job that
+    does not start; the same restore again, such as a retry, restores those that are left. Its approval is of
+    the whole set. That works for the next generation alone, not for a directory, a fork or new outputs.
 
     Args:
         savepoint: Its id, the beginning of one, its name, `latest`, a batch (`batch:41`), a time (`03:00`:

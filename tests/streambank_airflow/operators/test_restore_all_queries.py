@@ -13,11 +13,8 @@ from streambank.core.errors import InputError
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.hooks.together import AskedTogether
-from streambank_airflow.operators.job import (
-    RestoreStreamingJobOperator,
-    StartStreamingJobOperator,
-    StopStreamingJobOperator,
-)
+from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.managed_job import BY, Managed, managed_job
 
@@ -37,10 +34,11 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
 
 def test_both_go_back_to_savepoints_that_belong_together(airflow_database: None, managed: Managed) -> None:
     where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file), "retries": 0}
+    asked = {**where, "job": "flights/*", "sink": "accept"}
     with DAG("whole", schedule=None) as dag:
-        plan = RestoreStreamingJobOperator(task_id="plan", plan_only=True, sink="accept", **where)
+        plan = RestoreSavepointOperator(task_id="plan", plan_only=True, **asked)
         stop = StopStreamingJobOperator(task_id="stop", deferrable=False, trigger_rule="all_done", **where)
-        restore = RestoreStreamingJobOperator(task_id="restore", sink="accept", **where)
+        restore = RestoreSavepointOperator(task_id="restore", **asked)
         start = StartStreamingJobOperator(task_id="start", **where)
         plan >> stop >> restore >> start
     run = run_dag(dag)
@@ -55,15 +53,6 @@ def test_both_go_back_to_savepoints_that_belong_together(airflow_database: None,
         assert generation is not None
         assert (generation.number, generation.from_savepoint) == (2, one["savepoint"])
         assert generation.location == one["location"]
-
-
-def test_one_query_alone_is_not_what_it_does(airflow_database: None, managed: Managed) -> None:
-    with DAG("one", schedule=None) as dag:
-        RestoreStreamingJobOperator(
-            task_id="restore", job="flights/hourly", jobs_file=str(managed.jobs_file), retries=0
-        )
-    assert task_states(run_dag(dag)) == {"restore": "failed"}
-    assert all(one is None or one.number == 1 for one in map(managed.control.generation, QUERIES))
 
 
 @pytest.mark.parametrize(
