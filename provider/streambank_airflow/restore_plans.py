@@ -16,26 +16,21 @@ if TYPE_CHECKING:
     from streambank.recovery.together import TogetherPlan
 
 
-def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
-    """A restore's plan as a person reads it before approving.
+def plan_markdown(plan: TogetherPlan, offered: Sequence[Choice] = ()) -> str:
+    """A restore's plan as a person reads it before approving: of several queries a table of each.
 
     Args:
         offered: What they may choose, where that is more than yes or no.
     """
-    return f"{table([*_rows(plan), *_alive({'': plan})])}{shown_choices(offered)}"
-
-
-def together_markdown(plan: TogetherPlan, offered: Sequence[Choice] = ()) -> str:
-    """The plan of a restore of all queries of a job: a table of each, and what is of all of them.
-
-    Args:
-        offered: What they may choose, where that is more than yes or no.
-    """
-    shown = [f"**Query {code(name)}**\n\n{table(_rows(one))}" for name, one in plan.plans.items()]
+    plans, choices = plan.plans, shown_choices(offered)
+    if len(plans) == 1:
+        (only,) = plans.values()
+        return f"{table([*_rows(only), *_alive(plans)])}{choices}"
+    shown = [f"**Query {code(name)}**\n\n{table(_rows(one))}" for name, one in plans.items()]
     rows = [("Savepoints taken within", say_duration(plan.skew_s))]
     rows += [("Restored already", code(name)) for name in plan.done]
-    shown.append(f"**All queries, as one**\n\n{table([*rows, *_alive(plan.plans)])}")
-    return "\n".join(shown) + shown_choices(offered)
+    shown.append(f"**All queries, as one**\n\n{table([*rows, *_alive(plans)])}")
+    return "\n".join(shown) + choices
 
 
 def _alive(plans: Mapping[str, RestorePlan]) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ from streambank.recovery.choosing.together import choose_together
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
+from streambank.recovery.together import TogetherPlan
 from streambank.repository.catalog import batch_of_id
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
@@ -159,7 +160,11 @@ def test_by_its_id_the_plan_says_it_first_and_the_approval_shows_it(job: Job, tm
     said = plan(job, other)
     assert said.possible, "a person may want it"
     assert said.another_line.startswith("It is of another line: of query ")
-    assert plan_markdown(said).splitlines()[2].startswith("| Another line | It is of another line: of query ")
+    assert (
+        plan_markdown(TogetherPlan(job.name, {"main": said}))
+        .splitlines()[2]
+        .startswith("| Another line | It is of another line: of query ")
+    )
     assert plan(job, own).another_line == ""
     where = ("--jobs", job.source, "--job", job.name, "--generation", "--sink", "accept", "--dry-run")
     assert succeed("restore", other, *where).out.splitlines()[0] == said.another_line
@@ -271,7 +276,11 @@ def test_where_nothing_says_which_is_the_job_s_the_plan_says_so_first(job: Job, 
         said = plan(rebuilt, savepoint)
         assert said.another_line.startswith("It may be of another line: of query ")
         assert "of 2 queries" in said.another_line
-    assert plan_markdown(said).splitlines()[2].startswith("| Another line | It may be of another line: ")
+    assert (
+        plan_markdown(TogetherPlan(job.name, {"main": said}))
+        .splitlines()[2]
+        .startswith("| Another line | It may be of another line: ")
+    )
     where = ("--jobs", rebuilt.source, "--job", job.name, "--generation", "--sink", "accept", "--dry-run")
     assert succeed("restore", "latest-good", *where).out.splitlines()[0] == said.another_line
 

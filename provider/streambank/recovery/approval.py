@@ -8,15 +8,17 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import NO_SINK, ROLLBACKS, SINK_CHOICES, SinkChoice
-from streambank.core.errors import RefusedError, StreambankError
-from streambank.core.units import say_count
+from streambank.core.errors import StreambankError
+from streambank.core.units import say_count, say_duration
+from streambank.recovery.shown import outdated
 
 if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
+    from streambank.recovery.together import TogetherPlan
 
 APPROVE = "Approve"
 REJECT = "Reject"
@@ -64,29 +66,24 @@ _MIXED = "roll back the output that can be, and leave the rest"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One button of an approval; JSON by `to_dict`.
+    """One button of an approval: of all queries of the plan, and bound to what the plan has shown.
 
     Attributes:
         sink_of: The same for single sinks, by their paths.
         source: What is done where the source lacks input.
         stop: Whether a job that lives is stopped for it.
-        resolves: Codes of the refusals that a person accepts to settle by it.
-        resolves_by_query: The same of each query, where all of a job are restored as one.
-        newest: The newest batch that the plan has shown, by `newest_of`; None in choices from before that was
-            kept, and where all queries of a job are restored as one.
-        newest_by_query: The same of each query, where all of a job are restored as one.
-        savepoints: The savepoint of each query that the plan has shown, likewise: no other is restored.
+        newest_by_query: The newest batch of each query that the plan has shown, by `newest_of`.
+        savepoints: The savepoint of each query that the plan has shown.
+        resolves_by_query: Codes of the refusals of each query that a person accepts to settle by it.
         missing: How many files each output lacked that the plan has shown, by its path, where the choice
             accepts that.
-        breaks: The query has state, and fails after the batches that it would skip in an output that is left.
+        breaks: A query has state, and fails after the batches that it would skip in an output that is left.
     """
 
     label: str
     sink: str
     source: str
     stop: bool
-    resolves: tuple[str, ...] = ()
-    newest: int | None = None
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     newest_by_query: Mapping[str, int] = field(default_factory=dict)
     savepoints: Mapping[str, str] = field(default_factory=dict)
@@ -95,14 +92,8 @@ class Choice:
     breaks: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        kept = ("sink_of", "newest_by_query", "savepoints", "missing")
-        mappings = {name: dict(getattr(self, name)) for name in kept}
-        by_query = {name: list(codes) for name, codes in self.resolves_by_query.items()}
-        return asdict(self) | {
-            "resolves": list(self.resolves),
-            "resolves_by_query": by_query,
-            **mappings,
-        }
+        resolves = {name: list(codes) for name, codes in self.resolves_by_query.items()}
+        return {**asdict(self), "resolves_by_query": resolves}
 
     @property
     def means(self) -> str:
@@ -123,8 +114,9 @@ def is_alive(plan: RestorePlan) -> bool:
     return any(one.code == HELD for one in plan.other_refusals)
 
 
-def obstacles(plan: RestorePlan) -> list[StreambankError]:
+def obstacles(restore: TogetherPlan) -> list[StreambankError]:
     """What speaks against the restore and no choice resolves; no job is stopped for a directory beside it."""
+    plan = _as_one(restore.plans)
     found = [one for one in plan.other_refusals if one.code != HELD or plan.generation is None]
     possible = plan.possible_choices
     if not possible.sink and not plan.mixed_sinks:
@@ -134,7 +126,7 @@ def obstacles(plan: RestorePlan) -> list[StreambankError]:
     return found
 
 
-def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
+def choices_of(restore: TogetherPlan, *, may_stop: bool) -> list[Choice]:
     """What to offer beside *Reject*: one *Approve* where the form's own answers do.
 
     A job that lives writes on until it is stopped. So what becomes of later output is asked then, too, even
@@ -142,21 +134,15 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
     repeated is refused whether or not there is later input, so it needs no such rule.
 
     Args:
-        plan: The plan, with the form's answers, without `obstacles`.
+        restore: The plan, with the form's answers, without `obstacles`.
         may_stop: The form says that the job may be stopped.
     """
-    alive, resolves = is_alive(plan), _codes(plan)
+    plan = _as_one(restore.plans)
+    alive = is_alive(plan)
     source = "accept" if plan.source_refusals[plan.source] else plan.source
     possible, sinks = plan.possible_choices.sink, _sinks(plan, alive=alive)
     found = [
-        Choice(
-            _label(plan, sink, source, stop=alive, approved=may_stop or not alive),
-            sink,
-            source,
-            alive,
-            resolves,
-            newest_of(plan),
-        )
+        Choice(_label(plan, sink, source, stop=alive, approved=may_stop or not alive), sink, source, alive)
         for sink in sinks
     ]
     if plan.mixed_sinks and (plan.sink == "refuse" or not possible or plan.sink not in sinks):
@@ -164,14 +150,25 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
         label = f"{words[0]}, {words[1]}"
         if source != plan.source:
             label = f"{label}, without the lost input"
-        mixed = Choice(label, "rollback", source, alive, resolves, newest_of(plan), plan.mixed_sinks)
+        mixed = Choice(label, "rollback", source, alive, plan.mixed_sinks)
         found = [mixed, *(found if possible else ())]
+    plans = restore.plans.items()
     return [
-        one
-        if _ACCEPTS.isdisjoint({one.sink, *one.sink_of.values()})
-        else replace(one, missing=missing_of(plan), breaks=_breaks(one, plan))
+        replace(
+            one,
+            newest_by_query={name: newest_of(each) for name, each in plans},
+            savepoints={name: each.savepoint for name, each in plans},
+            resolves_by_query={name: _codes(each) for name, each in plans},
+            missing=missing_of(plan) if _lets_lack(one) else {},
+            breaks=_lets_lack(one) and _breaks(one, plan),
+        )
         for one in found
     ]
+
+
+def _lets_lack(choice: Choice) -> bool:
+    """Whether it lets an output lack files."""
+    return not _ACCEPTS.isdisjoint({choice.sink, *choice.sink_of.values()})
 
 
 def _breaks(choice: Choice, plan: RestorePlan) -> bool:
@@ -208,15 +205,14 @@ def _codes(plan: RestorePlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.code for one in against))
 
 
-def as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
-    """The plans of all queries of a job as one, for what an approval offers: what one refuses, all refuse.
+def _as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
+    """The plans of all queries as one, for what an approval offers: what one refuses, all refuse.
 
     Only what is chosen and what is refused is of all of them; the rest is that of the first.
-
-    Args:
-        plans: The plan of each query, by its name.
     """
-    first, every = next(iter(plans.values())), list(plans.values())
+    first, *more = every = list(plans.values())
+    if not more:
+        return first
     return replace(
         first,
         sinks=tuple(sink for plan in every for sink in plan.sinks),
@@ -274,59 +270,51 @@ def _each_once(refusals: Iterable[Iterable[StreambankError]]) -> tuple[Streamban
     return tuple({(one.code, one.message): one for some in refusals for one in some}.values())
 
 
-def choices_of_all(plans: Mapping[str, RestorePlan], *, may_stop: bool) -> list[Choice]:
-    """What to offer where all queries of a job are restored as one: each choice is of the whole set.
+def check_still_so(approved: Choice, restore: TogetherPlan) -> None:
+    """Make sure that nothing speaks against a restore that was not shown to the person who approved it.
 
-    It is bound to what was shown: the savepoint of each query, and how far each has got.
-
-    Args:
-        plans: The plan of each query, by its name, without `obstacles`.
-        may_stop: The form says that the job may be stopped.
-    """
-    newest = {name: newest_of(plan) for name, plan in plans.items()}
-    shown = {name: plan.savepoint for name, plan in plans.items()}
-    codes = {name: _codes(plan) for name, plan in plans.items()}
-    return [
-        replace(one, newest=None, newest_by_query=newest, savepoints=shown, resolves_by_query=codes)
-        for one in choices_of(as_one(plans), may_stop=may_stop)
-    ]
-
-
-def refusal_not_shown(
-    approved: Choice, plan: RestorePlan, resolves: Iterable[str] | None = None
-) -> StreambankError | None:
-    """What speaks against a restore now, and was not shown to the person who approved it; None for nothing.
+    Of a job that was alive the output went on until it stopped, which the choice has settled. Of one that was
+    down no more output may be set aside, or left, than was shown. No output may lack more files. What was
+    accepted of one query is not accepted of another.
 
     Args:
-        approved: What was chosen. What comes of a stop is settled by it.
-        plan: The plan as it is now, with the form's answers.
-        resolves: Codes of what was shown; those of the choice when left out.
+        approved: What was chosen.
+        restore: The plan as it is now, with the form's answers. Queries that are restored already do not
+            count.
+
+    Raises:
+        RefusedError: Something does, or there is more output (code `approval-outdated`).
     """
-    sinks = () if approved.stop else plan.sink_refusals[plan.sink]
-    seen = set(approved.resolves if resolves is None else resolves)
-    against = (*sinks, *plan.source_refusals[plan.source])
-    if said := more_missing(approved.missing, plan):
-        return RefusedError(
-            f"{said}.", code="sink-would-lose-rows", hint="Plan again, and see which files are missing now."
-        )
-    return next((one for one in against if one.code not in seen), None)
+    for name, plan in restore.plans.items():
+        if name in restore.done:
+            continue
+        newest, shown = newest_of(plan), approved.newest_by_query.get(name)
+        sinks = () if approved.stop else plan.sink_refusals[plan.sink]
+        against = (*sinks, *plan.source_refusals[plan.source])
+        seen = approved.resolves_by_query.get(name, ())
+        if not approved.stop and (shown is None or newest > shown):
+            why = f"Query {plan.job} has gone on to batch {newest}, but the plan ended at batch {shown}."
+            raise _outdated(approved, why)
+        if said := more_missing(approved.missing, plan):
+            raise _outdated(approved, f"{said}.")
+        for refusal in against:
+            if refusal.code not in seen:
+                raise _outdated(approved, refusal.message)
 
 
-def refusal_not_shown_of_all(
-    approved: Choice, plans: Mapping[str, RestorePlan], done: Iterable[str] = ()
-) -> StreambankError | None:
-    """The same where all queries of a job are restored: what was accepted of one query is so of that alone.
+def check_savepoints(approved: Choice, savepoints: object) -> None:
+    """Make sure that the savepoints that are to be restored, by query, are those that a person has seen.
 
-    Args:
-        plans: The plan of each query, by its name.
-        done: Queries that are restored already.
+    Raises:
+        RefusedError: They are not (code `approval-outdated`).
     """
-    found = (
-        refusal_not_shown(approved, plan, approved.resolves_by_query.get(name, ()))
-        for name, plan in plans.items()
-        if name not in set(done)
-    )
-    return next((one for one in found if one is not None), None)
+    if savepoints != approved.savepoints:
+        raise _outdated(approved, "The savepoints are not those that the plan has shown.")
+
+
+def _outdated(approved: Choice, why: str) -> StreambankError:
+    said = f"{approved.label!r} was approved, but things have changed since the plan was shown"
+    return outdated(f"{said}: {why}")
 
 
 def newest_of(plan: RestorePlan) -> int:
@@ -378,45 +366,31 @@ def _only_files(plan: RestorePlan) -> bool:
     return not any("later_batches" in one for one in plan.sinks)
 
 
-def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str:
-    """The question in one line: what, how far back, and at what price.
-
-    Args:
-        age: How long ago the savepoint was taken, for people.
-    """
-    said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
-    if plan.generation is None:
+def subject_of(restore: TogetherPlan, choices: Iterable[Choice]) -> str:
+    """The question in one line: what, how far back, and at what price."""
+    plan, several = _as_one(restore.plans), len(restore.plans) > 1
+    age = say_duration(round(max(one.age_s for one in restore.plans.values())))
+    if several:
+        queries = f"all {len(restore.plans)} queries of {restore.job}"
+        said = [f"Restore {queries} as one, to savepoints that are up to {age} old?"]
+    elif plan.generation is None:
         said = [f"Restore batch {plan.batch} of {plan.job}, {age} old, into {plan.location}?"]
-    unguarded = _unguarded(plan) if plan.mode != "fork" else []
-    return _subject(said, plan, list(choices), unguarded)
-
-
-def subject_of_all(job: str, plans: Mapping[str, RestorePlan], choices: Iterable[Choice], *, age: str) -> str:
-    """The same of all queries of a job that are restored as one.
-
-    Args:
-        plans: The plan of each query, by its name.
-        age: How long ago the oldest of the savepoints was taken, for people.
-    """
-    asked = f"Restore all {len(plans)} queries of {job} as one, to savepoints that are up to {age} old?"
-    unguarded = [f"{name}: {one}" for name, plan in plans.items() for one in _unguarded(plan)]
-    return _subject([asked], as_one(plans), list(choices), unguarded)
-
-
-def _subject(said: list[str], plan: RestorePlan, offered: list[Choice], unguarded: list[str]) -> str:
-    """The question, with what is at stake."""
+    else:
+        said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
     if is_alive(plan):
         said.append("It runs, and will be stopped.")
     later = _later(plan) if plan.mode != "fork" else ""
     if later:
-        sinks = {one.sink for one in offered}
+        sinks = {one.sink for one in choices}
         back = "set aside" if _only_files(plan) else "rolled back"
         fates: dict[str, str] = {**dict.fromkeys(ROLLBACKS, back), "accept": "left"}
         fate = fates.get(min(sinks)) if len(sinks) == 1 else None
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")
-    said += unguarded
+    for name, each in restore.plans.items():
+        if each.mode != "fork":
+            said += [f"{name}: {one}" if several else one for one in _unguarded(each)]
     codes = {one.code for one in plan.source_refusals["refuse"]}
     if NOT_KNOWN in codes:
         said.append("It is not known whether its input is still there.")
@@ -479,6 +453,6 @@ def chosen_of(value: Mapping[str, Any] | str | None) -> Choice | None:
     """What was approved, as it came through a template; None where nobody was asked."""
     if not isinstance(value, Mapping):
         return None
-    by_query = {name: tuple(codes) for name, codes in value.get("resolves_by_query", {}).items()}
-    resolves = tuple(value.get("resolves", ()))
-    return Choice(**{**value, "resolves": resolves, "resolves_by_query": by_query})
+    known = {one.name: value[one.name] for one in fields(Choice) if one.name in value}
+    resolves = known.get("resolves_by_query", {})
+    return Choice(**{**known, "resolves_by_query": {name: tuple(codes) for name, codes in resolves.items()}})

@@ -16,11 +16,11 @@ from streambank.core.choices import (
     SourceChoice,
 )
 from streambank.core.errors import InputError, check_choice
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.choosing.resolve import Chosen, Skipped
-from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import DeclaredSink
 from streambank.storage import open_store
@@ -114,40 +114,39 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class TogetherRequest:
-    """What a restore of a whole job is asked for.
+    """What a restore of the queries of a job is asked for: of all of them, or of one alone.
 
     Attributes:
-        repository: Where the savepoints are.
-        reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
+        each: What is asked of each query alike.
+        job: The job; None for the only query of one that is not declared.
+        query: Of this query alone, which `each` may name otherwise; None for all.
         savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
         whole: Read every byte of savepoints that are named, too; see `plan_restore`. `nearest` reads
             every byte whatever this says (`from_place`).
         chosen: The savepoint of each query, where they have been chosen and verified already (`from_place`).
-        control: The job's records; opened from the declaration when left out.
-        sink: What to do where going on would lose or repeat rows; see `RestoreRequest`.
-        sink_of: The same for single sinks, by the paths that a plan shows.
-        source: What to do where input is gone; see `RestoreRequest`.
         file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
-        kafka: How Kafka is reached.
         restored_with: Other jobs that are restored by the same command, to savepoints from before.
         skipped: What a plan has passed over of each query before it came to `savepoints`.
+        looks_for_readers: Look who reads what is taken back.
     """
 
-    job: Job
-    repository: Repository
-    reference: str = LATEST_GOOD
+    each: RestoreRequest
+    job: Job | None = None
+    query: str | None = None
     savepoints: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
     chosen: Mapping[str, Chosen] | None = None
-    control: JobControl | None = None
-    sink: SinkChoice = "refuse"
-    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
-    source: SourceChoice = "refuse"
     file_sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    kafka: Brokers = field(default_factory=Brokers)
     restored_with: tuple[str, ...] = ()
     skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
-    by: Mapping[str, str] = field(default_factory=dict)
+    looks_for_readers: bool = True
+
+    @property
+    def only(self) -> str | None:
+        """The query, where it is of a single one; None for all of several."""
+        if self.query is not None or self.job is None:
+            return self.query or MAIN
+        return next(iter(self.job.queries)) if len(self.job.queries) == 1 else None
 
 
 def check_request(request: RestoreRequest) -> None:

@@ -1,11 +1,13 @@
-"""All queries of a job restored as one, to savepoints that belong together as far as they can.
+"""The queries of a job restored as one, to savepoints that belong together as far as they can.
+
+A restore is of a set of queries: of all, or of one alone, which is restored as restore.py does it.
 
 No two queries of a driver are ever at the same point of the world, so there is no savepoint of a whole job.
 What comes closest is one savepoint of each query, chosen around one moment: the newest that all queries reach
 back to. The time between the oldest and the newest of them is the *skew*; what the report says of it is for
 people who join the outputs of the queries.
 
-The order of steps:
+The order of steps, of several queries:
 
 1. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
 2. A savepoint of each query is chosen and verified, and each restore is planned. What speaks against one of
@@ -29,8 +31,9 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Noted, left_together, note_together, noted_together
 from streambank.core.errors import InputError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
-from streambank.recovery.choosing.resolve import Chosen
+from streambank.recovery.choosing.resolve import Chosen, hinting_refresh
 from streambank.recovery.choosing.together import choose_together
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.report import RestoreReport
@@ -42,7 +45,7 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 
 @dataclass(frozen=True, slots=True)
 class TogetherPlan:
-    """What a restore of a whole job would do.
+    """What a restore of the queries of a job would do.
 
     Attributes:
         plans: Of each query, by its name.
@@ -77,7 +80,7 @@ class TogetherPlan:
 
 @dataclass(frozen=True, slots=True)
 class TogetherReport:
-    """A restore of a whole job that has been done.
+    """A restore of the queries of a job that has been done.
 
     Attributes:
         reports: Of each query that was restored now, by its name.
@@ -112,12 +115,15 @@ def plan_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> Tog
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore_together`.
     """
-    records = request.control or request.job.records()
-    return _planned(request, records, pace, held=False)
+    if request.only is None:
+        return _planned(request, pace, held=False)
+    with hinting_refresh(request.job):
+        plan = plan_restore(_of_query(request, request.only), pace=pace, whole=request.whole)
+    return TogetherPlan(_name_of(request, plan), {request.only: plan})
 
 
 def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> TogetherReport:
-    """Restore each query of a job into its next generation.
+    """Restore the queries of a job: one as `restore` does, several each into its next generation.
 
     Args:
         pace: Who does the work, how fast, and who hears of it.
@@ -131,56 +137,68 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
         StreambankError: What a restore raises. Those of other queries may be done: see the module.
     """
     began = time.monotonic()
-    records = request.control or request.job.records()
-    with hold_job(records, by=request.by) as held:
-        plan = _planned(request, records, pace, held=True)
+    if request.only is not None:
+        with hinting_refresh(request.job):
+            report = restore(_of_query(request, request.only), pace=pace)
+        seconds = time.monotonic() - began
+        return TogetherReport(_name_of(request, report), {request.only: report}, (), 0.0, seconds)
+    job, records = _several(request)
+    with hold_job(records, by=request.each.by) as held:
+        plan = _planned(request, pace, held=True)
         for refusal in plan.refusals:
             raise refusal
         if not plan.done:
             noted = {name: Noted(one.savepoint, one.generation or 0) for name, one in plan.plans.items()}
             held.check()
-            note_together(records, noted, by=request.by)
+            note_together(records, noted, by=request.each.by)
         reports = {}
         for name, planned in plan.plans.items():
             if name not in plan.done:
                 held.check()
-                exact = _of_query(request, records, name, plan.chosen)
+                exact = _of_query(request, name, plan.chosen)
                 reports[name] = restore(exact, pace=pace, held=held, readers=planned.readers)
-    return TogetherReport(request.job.name, reports, plan.done, plan.skew_s, time.monotonic() - began)
+    return TogetherReport(job.name, reports, plan.done, plan.skew_s, time.monotonic() - began)
 
 
-def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held: bool) -> TogetherPlan:
+def _several(request: TogetherRequest) -> tuple[Job, JobControl]:
+    """The job whose queries are restored as one, and its records."""
+    assert request.job is not None and request.each.generation is not None, "as who asks has seen to"
+    return request.job, request.each.generation
+
+
+def _name_of(request: TogetherRequest, done: RestorePlan | RestoreReport) -> str:
+    return QueryRef.parse(done.job).job if request.job is None else request.job.name
+
+
+def _planned(request: TogetherRequest, pace: Pace, *, held: bool) -> TogetherPlan:
+    job, records = _several(request)
     chosen = request.chosen
     if chosen is None:
         chosen = choose_together(
-            request.job,
-            request.repository,
-            request.reference,
+            job,
+            request.each.repository,
+            request.each.reference,
             control=records,
             record=held,
             savepoints=request.savepoints,
             whole=request.whole,
-            by=request.by,
+            by=request.each.by,
             pace=pace,
         ).queries
-    noted = noted_together(records) if left_together(records, request.job.queries) else {}
+    noted = noted_together(records) if left_together(records, job.queries) else {}
     done: list[str] = []
     if {name: one.savepoint for name, one in noted.items()} == {
         name: one.manifest.savepoint for name, one in chosen.items()
     }:
         done = [name for name, one in noted.items() if _is_done(records, name, one)]
     plans = {
-        name: plan_restore(
-            _of_query(request, records, name, chosen),
-            pace=pace,
-            held=held or name in done,
-        )
+        name: plan_restore(_of_query(request, name, chosen), pace=pace, held=held or name in done)
         for name in chosen
     }
     found = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
-    check_sinks_named(request.job, request.sink_of, found)
+    check_sinks_named(job, request.each.sink_of, found)
     return TogetherPlan(
-        request.job.name,
+        job.name,
         {name: _without_refusals(plan) if name in done else plan for name, plan in plans.items()},
         tuple(done),
         chosen,
@@ -227,28 +245,32 @@ def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
 
 
 def _of_query(
-    request: TogetherRequest, records: JobControl, query: str, chosen: Mapping[str, Chosen]
+    request: TogetherRequest, query: str, chosen: Mapping[str, Chosen] | None = None
 ) -> RestoreRequest:
-    job = request.job
-    own = chosen[query]
-    others = restored_too((one.manifest for one in chosen.values()), own.manifest)
-    return RestoreRequest(
-        request.repository,
-        own.manifest.savepoint,
+    """What is asked of one query.
+
+    Args:
+        chosen: The savepoints of all queries that are restored.
+    """
+    each, job, chosen = request.each, request.job, chosen or request.chosen or {}
+    own = chosen.get(query)
+    others = restored_too((one.manifest for one in chosen.values()), own.manifest) if own is not None else ()
+    asked = replace(
+        each,
+        reference=request.savepoints.get(query, each.reference) if own is None else own.manifest.savepoint,
         chosen=own,
-        job=job.savepoint_name(query),
-        generation=records,
-        checkpoint=job.queries[query],
-        sink=request.sink,
-        sink_of=request.sink_of,
-        source=request.source,
-        kafka=request.kafka,
+        restored_too=frozenset(others).union(request.restored_with),
+        file_sinks=request.file_sinks.get(query, each.file_sinks),
+        together=request.only is None,
+        skipped=request.skipped.get(query, each.skipped),
+    )
+    if job is None:
+        return asked
+    return replace(
+        asked,
+        job=each.job or job.savepoint_name(query),
+        checkpoint=job.queries.get(query) if each.generation is not None else None,
         application=job.application,
         declared_sinks=job.sinks,
-        jobs_file=job.source,
-        restored_too=others.union(request.restored_with),
-        file_sinks=request.file_sinks.get(query, ()),
-        together=len(job.queries) > 1,
-        skipped=request.skipped.get(query, ()),
-        by=request.by,
+        jobs_file=job.source if request.looks_for_readers else "",
     )

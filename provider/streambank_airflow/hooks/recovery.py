@@ -5,15 +5,14 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice, SourceChoice
 from streambank.core.errors import InputError, RefusedError, check_choice
-from streambank.core.names import MAIN
+from streambank.core.names import MAIN, QueryRef
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
@@ -23,13 +22,52 @@ if TYPE_CHECKING:
     from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
-    from streambank.recovery.choosing.resolve import Chosen
-    from streambank.recovery.plan import RestorePlan
     from streambank.recovery.reinstate import Reinstated
-    from streambank.recovery.request import RestoreRequest
+    from streambank.recovery.request import TogetherRequest
+    from streambank.recovery.together import TogetherPlan
     from streambank.repository.repository import Repository
     from streambank.upgrade.record import Upgrade
     from streambank.work.executor import Executor, Pace
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """How a restore is asked for; see `streambank.recovery.request`.
+
+    Attributes:
+        savepoint: A reference, such as `latest-good` or `03:00`; or the id of each query's by its name.
+        all_queries: Of all queries of the job, as one, to savepoints that belong together.
+        repository: Where the savepoints come from: a replica, or `nearest`; None for the job's repository.
+        into: An empty directory; None for the job's next generation.
+        sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
+        sink_of: The same for single sinks, by the paths that a plan shows.
+        source: `refuse` or `accept`, where sources lack input.
+        kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
+        mode: `no-claim`, `claim` or `fork`.
+        new_sinks: New output directories instead of file sinks of the savepoint.
+        file_sinks: Output directories of file sinks that a savepoint does not name: `QUERY=DIR`, or `DIR` of
+            one query.
+        link: Share bytes with the repository instead of copying them.
+        unmoved: Refuse where the query has gone on since the savepoint.
+        executor: Who hashes and copies; threads of this process by default.
+        skipped: What the plan has passed over before it came to the savepoint; of all queries by their names.
+    """
+
+    savepoint: str | Mapping[str, str] = "latest-good"
+    all_queries: bool = False
+    repository: str | None = None
+    into: str | None = None
+    sink: str = "refuse"
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
+    source: str = "refuse"
+    kafka: str | None = None
+    mode: str = "no-claim"
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    file_sinks: Sequence[str] = ()
+    link: bool = False
+    unmoved: bool = False
+    executor: Executor | None = None
+    skipped: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,59 +78,29 @@ class RecoveryVerbs:
 
     @connected
     def plan(
-        self,
-        ref: str,
-        savepoint: str,
-        *,
-        into: str | None,
-        sink: str,
-        mode: str,
-        may_stop: bool,
-        new_sinks: Mapping[str, str] | None = None,
-        file_sinks: Sequence[str] = (),
-        sink_of: Mapping[str, SinkChoice] | None = None,
-        source: str = "refuse",
-        kafka: str | None = None,
-        executor: Executor | None = None,
-        repository: str | None = None,
-        offer: bool = False,
-        whole: bool = True,
-    ) -> RestorePlan:
+        self, ref: str, options: RestoreOptions, *, may_stop: bool, offer: bool = False, whole: bool = True
+    ) -> TogetherPlan:
         """What a restore would do; changes nothing.
 
         Args:
             ref: `job` or `job/query`.
-            savepoint: A reference: an id or the beginning of one, a name, `latest-good`, `03:00`, ...
-            into: An empty directory; None for the job's next generation.
-            sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
-            mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
-            new_sinks: New output directories instead of file sinks of the savepoint.
-            file_sinks: Output directories of file sinks that the savepoint does not name.
-            sink_of: `refuse`, `rollback`, `rollback-accept` or `accept` for single sinks, by their paths.
-            source: `refuse` or `accept`, where Kafka has not all of the input any more.
-            kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
-            executor: Who hashes every byte of the savepoint; threads of this process by default.
-            repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
-            whole: Read every byte of the savepoint, and look who reads what is taken back: a person who
+            whole: Read every byte of the savepoints, and look who reads what is taken back: a person who
                 decides by the plan counts on it.
 
         Raises:
+            InputError: A choice is not valid (code `bad-choice`), or `nearest` is asked for, and the job is
+                not declared (`bad-option`).
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
         """
         from streambank.recovery.approval import HELD, obstacles
-        from streambank.recovery.choosing.resolve import hinting_refresh
-        from streambank.recovery.restore import plan_restore
+        from streambank.recovery.together import plan_together
         from streambank.work.executor import Pace
 
-        pace = Pace(executor=executor)
-        asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
-        with hinting_refresh(self.declared.get(ref)):
-            request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
-            readers_by = request.jobs_file if whole else ""
-            request = replace(request, file_sinks=tuple(file_sinks), jobs_file=readers_by)
-            plan = plan_restore(request, pace=pace, whole=whole)
+        pace = Pace(executor=options.executor)
+        request = self._request(ref, options, pace, by={}, record=False)
+        plan = plan_together(replace(request, whole=whole, looks_for_readers=whole), pace=pace)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
                 raise refusal
@@ -102,66 +110,55 @@ class RecoveryVerbs:
 
     @connected
     def restore(
-        self,
-        ref: str,
-        savepoint: str,
-        *,
-        into: str | None,
-        sink: str,
-        mode: str,
-        link: bool,
-        note: str,
-        by: Mapping[str, str],
-        new_sinks: Mapping[str, str] | None = None,
-        file_sinks: Sequence[str] = (),
-        sink_of: Mapping[str, SinkChoice] | None = None,
-        source: str = "refuse",
-        unmoved: bool = False,
-        kafka: str | None = None,
-        executor: Executor | None = None,
-        repository: str | None = None,
-        skipped: Iterable[Mapping[str, Any]] = (),
+        self, ref: str, options: RestoreOptions, *, note: str, by: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`.
-
-        `skipped` is that of the plan which chose the savepoint, for the report.
-        """
-        from streambank.recovery.choosing.resolve import Skipped, hinting_refresh
-        from streambank.recovery.restore import restore
+        """Restore; see `plan` and `streambank.recovery.together.restore_together`."""
+        from streambank.recovery.together import restore_together
         from streambank.work.executor import Pace
 
-        pace = Pace(executor=executor)
+        pace = Pace(executor=options.executor)
         asked_by = {**by, "reason": note} if note else by
-        asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
-        with hinting_refresh(self.declared.get(ref)):
-            request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
-            request = replace(
-                request,
-                link=link,
-                unmoved=unmoved,
-                skipped=Skipped.all_of(skipped),
-                file_sinks=tuple(file_sinks),
-            )
-            return {**restore(request, pace=pace).to_dict(), "already_restored": False}
+        request = self._request(ref, options, pace, by=asked_by, record=True)
+        return restore_together(request, pace=pace).to_dict()
 
     @connected
     def restored_before(
-        self, ref: str, savepoint: str, *, into: str | None, repository: str | None, by: Mapping[str, str]
+        self, ref: str, options: RestoreOptions, *, by: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """What an earlier try of the task that asks has restored; see `streambank.recovery.retried`."""
+        """What an earlier try of the task that asks has restored; None unless it is all that is asked for.
+
+        See `streambank.recovery.retried`.
+        """
+        from streambank.core.units import from_json_time
         from streambank.recovery.retried import restored_before
+        from streambank.recovery.together import skew_s
         from streambank.work.executor import Pace
 
         def meant() -> str:
-            place, chosen = self._place(
-                ref, savepoint, repository, open_store(into or "").uri, Pace(), by=by, record=False
-            )
-            return chosen.manifest.savepoint if chosen is not None else place.find(savepoint, ref)[1]
+            request = self._request(ref, options, Pace(), by=by, record=False)
+            if request.chosen is not None:
+                return next(iter(request.chosen.values())).manifest.savepoint
+            return request.each.repository.find(request.each.reference, ref)[1]
 
-        if into is not None:
-            return restored_before(by, control=None, query=None, into=into, meant=meant)
-        job, query = self.declared.find(ref)
-        return restored_before(by, control=job.records(), query=query)
+        if options.into is not None:
+            job, into = QueryRef.parse(ref).job, options.into
+            found = {MAIN: restored_before(by, control=None, query=None, into=into, meant=meant)}
+        else:
+            declared, query = self.declared.find(ref)
+            job, records = declared.name, declared.records()
+            names = declared.queries if options.all_queries else [declared.only_query(query)]
+            found = {name: restored_before(by, control=records, query=name) for name in names}
+        reports = {name: one for name, one in found.items() if one is not None}
+        if len(reports) < len(found):
+            return None
+        moments = [from_json_time(str(one["taken_at"])) for one in reports.values()]
+        return {
+            "job": job,
+            "skew_s": round(skew_s(moments), 1),
+            "queries": reports,
+            "already_restored": list(reports),
+            "seconds": 0.0,
+        }
 
     @connected
     def refresh(
@@ -498,96 +495,85 @@ class RecoveryVerbs:
         )
 
     def _request(
-        self,
-        ref: str,
-        savepoint: str,
-        into: str | None,
-        sink: str,
-        mode: str,
-        source: str,
-        new_sinks: Mapping[str, str] | None,
-        servers: str | None,
-        sink_of: Mapping[str, SinkChoice] | None,
-        repository: str | None,
-        pace: Pace,
-        *,
-        by: Mapping[str, str],
-        record: bool,
-    ) -> RestoreRequest:
-        """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`.
-
-        Raises:
-            InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`), or `nearest` is
-                asked for, and the job is not declared (code `bad-option`).
-        """
+        self, ref: str, options: RestoreOptions, pace: Pace, *, by: Mapping[str, str], record: bool
+    ) -> TogetherRequest:
+        """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
         from streambank.kafka.settings import Brokers, KafkaConnection
-        from streambank.recovery.request import RestoreRequest
+        from streambank.recovery.choices import parse_file_sinks
+        from streambank.recovery.choosing.resolve import Skipped
+        from streambank.recovery.choosing.together import from_place
+        from streambank.recovery.request import RestoreRequest, TogetherRequest
 
-        job = self.declared.get(ref)
-        connection = job.kafka if job is not None else KafkaConnection()
-        request = partial(
-            RestoreRequest,
-            reference=savepoint,
-            job=ref,
-            sink=check_choice(sink, "sink", SINK_CHOICES),
-            mode=check_choice(mode, "mode", RESTORE_MODES),
-            source=check_choice(source, "source", SOURCE_CHOICES),
-            kafka=Brokers(connection.at(servers)),
-            new_sinks=new_sinks or {},
-            sink_of=sink_of or {},
-            application=job.application if job is not None else "",
-            declared_sinks=job.sinks if job is not None else (),
-            jobs_file=job.source if job is not None else "",
+        mode = check_choice(options.mode, "mode", RESTORE_MODES)
+        sink = check_choice(options.sink, "sink", SINK_CHOICES)
+        source = check_choice(options.source, "source", SOURCE_CHOICES)
+        into = None if options.into is None else open_store(options.into)
+        asked = options.savepoint
+        reference, named = (asked, {}) if isinstance(asked, str) else ("latest-good", asked)
+        query: str | None
+        if into is not None:
+            job, query = self.declared.get(ref), QueryRef.parse(ref).name
+        else:
+            job, query = self.declared.find(ref)
+            query = None if options.all_queries else job.only_query(query)
+        records, chosen = None if job is None else job.records(), None
+        if job is None or records is None:
+            place = self._undeclared_place(ref, options.repository)
+        else:
+            place, chosen = from_place(
+                job,
+                options.repository,
+                reference,
+                control=records,
+                target=job.queries[query or next(iter(job.queries))] if into is None else into.uri,
+                record=record,
+                query=query,
+                savepoints=named,
+                by=by,
+                pace=pace,
+            )
+        each = RestoreRequest(
+            place,
+            reference,
+            job=None if query is None else ref,
+            into=into,
+            generation=records if into is None else None,
+            control=None if into is None else records,
+            mode=mode,
+            sink=sink,
+            sink_of=options.sink_of,
+            source=source,
+            kafka=Brokers((KafkaConnection() if job is None else job.kafka).at(options.kafka)),
+            new_sinks=options.new_sinks,
+            link=options.link,
+            unmoved=options.unmoved,
             by=by,
         )
-        if into is not None:
-            target = open_store(into)
-            place, chosen = self._place(ref, savepoint, repository, target.uri, pace, by=by, record=record)
-            control = None if job is None else job.records()
-            return request(place, chosen=chosen, into=target, control=control)
-        job, query = self.declared.find(ref)
-        records, checkpoint = job.records(), job.queries[query or MAIN]
-        place, chosen = self._place(ref, savepoint, repository, checkpoint, pace, by=by, record=record)
-        return request(place, chosen=chosen, generation=records, checkpoint=checkpoint)
+        queries = tuple(job.queries) if job is not None and query is None else (query or MAIN,)
+        passed = options.skipped
+        if not isinstance(passed, Mapping):
+            passed = dict.fromkeys(queries, passed)
+        return TogetherRequest(
+            each,
+            job,
+            query,
+            savepoints=named,
+            chosen=chosen,
+            file_sinks=parse_file_sinks(options.file_sinks, queries),
+            skipped={name: Skipped.all_of(skipped) for name, skipped in passed.items()},
+        )
 
-    def _place(
-        self,
-        ref: str,
-        savepoint: str,
-        repository: str | None,
-        target: str,
-        pace: Pace,
-        *,
-        by: Mapping[str, str],
-        record: bool,
-    ) -> tuple[Repository, Chosen | None]:
-        """The repository or replica that the savepoint comes from, and the savepoint that `nearest` chose."""
-        from streambank.recovery.choosing.nearest import NEAREST, choose_nearest
+    def _undeclared_place(self, ref: str, repository: str | None) -> Repository:
+        """The repository, or a replica, of a job that is not declared."""
+        from streambank.recovery.choosing.nearest import NEAREST
         from streambank.repository.repository import Repository
-        from streambank.sites.forks import Lines
 
-        job = self.declared.get(ref)
-        if repository is None or (job is not None and repository == job.repository):
-            return self.declared.open_repository(ref), None
-        if repository != NEAREST:
-            return (
-                Repository.open(open_store(repository)) if job is None else job.open_place(repository)
-            ), None
-        if job is None:
+        if repository is None:
+            return self.declared.open_repository(ref)
+        if repository == NEAREST:
             raise InputError(
                 f"The replicas of {ref} are not known: it is not declared.",
                 code="bad-option",
                 hint="Declare the job, or name the replica.",
             )
-        _, query = self.declared.find(ref)
-        return choose_nearest(
-            (job.repository, *job.replicate.to),
-            savepoint,
-            ref,
-            target=target,
-            record=record,
-            open_place=job.open_place,
-            by=by,
-            pace=pace,
-            lines=Lines.of(job.records(), query or MAIN),
-        )
+        return Repository.open(open_store(repository))

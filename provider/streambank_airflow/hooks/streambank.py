@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streambank_airflow.hooks.savepoints import SavepointVerbs
     from streambank_airflow.hooks.slas import SlaSubjects
     from streambank_airflow.hooks.state import StateVerbs
-    from streambank_airflow.hooks.together import TogetherVerbs
     from streambank_airflow.hooks.watchers import Watchers
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
@@ -142,13 +141,6 @@ class StreambankHook(BaseHook):
         from streambank_airflow.hooks.recovery import RecoveryVerbs
 
         return RecoveryVerbs(self.declared)
-
-    @cached_property
-    def together(self) -> TogetherVerbs:
-        """Restores of all queries of a job as one: `plan`, `restore`."""
-        from streambank_airflow.hooks.together import TogetherVerbs
-
-        return TogetherVerbs(self.declared)
 
     @cached_property
     def repository(self) -> RepositoryVerbs:

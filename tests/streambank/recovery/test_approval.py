@@ -11,20 +11,18 @@ from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.recovery.approval import (
-    as_one,
+    Choice,
+    check_still_so,
     choices_of,
-    choices_of_all,
     chosen_of,
     newest_of,
     obstacles,
-    refusal_not_shown,
-    refusal_not_shown_of_all,
     shown_choices,
     subject_of,
-    subject_of_all,
 )
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.sinks.reached import Reached
+from streambank.recovery.together import TogetherPlan
 
 ALIVE = RefusedError("It lives.", code="lease-held")
 AHEAD = RefusedError("It is ahead.", code="sink-would-lose-rows")
@@ -91,6 +89,21 @@ def plan(
     )
 
 
+def alone(found: RestorePlan) -> TogetherPlan:
+    """The plan of a set of one."""
+    return TogetherPlan("orders", {"main": found})
+
+
+def changed(approved: Choice, now: TogetherPlan) -> str:
+    """What has changed since a choice was approved; empty for nothing."""
+    try:
+        check_still_so(approved, now)
+    except RefusedError as error:
+        assert error.code == "approval-outdated"
+        return error.message.partition("things have changed since the plan was shown: ")[2]
+    return ""
+
+
 @pytest.mark.parametrize(
     ("found", "may_stop", "labels"),
     [
@@ -153,8 +166,8 @@ def plan(
     ],
 )
 def test_only_what_is_possible_is_offered(found: RestorePlan, may_stop: bool, labels: list[str]) -> None:
-    assert obstacles(found) == []
-    offered = choices_of(found, may_stop=may_stop)
+    assert obstacles(alone(found)) == []
+    offered = choices_of(alone(found), may_stop=may_stop)
     assert [one.label for one in offered] == labels
     for one in offered:
         assert one.sink in found.possible_choices.sink
@@ -164,12 +177,12 @@ def test_only_what_is_possible_is_offered(found: RestorePlan, may_stop: bool, la
 
 
 def test_a_choice_knows_what_it_resolves() -> None:
-    (first, _) = choices_of(plan(refuse=(AHEAD, AHEAD)), may_stop=False)
-    assert first.resolves == ("sink-would-lose-rows",)
-    (only,) = choices_of(plan(source=GONE), may_stop=False)
-    assert only.resolves == ("source-would-lose-records",)
-    (nothing,) = choices_of(plan(), may_stop=False)
-    assert nothing.resolves == ()
+    (first, _) = choices_of(alone(plan(refuse=(AHEAD, AHEAD))), may_stop=False)
+    assert first.resolves_by_query == {"main": ("sink-would-lose-rows",)}
+    (only,) = choices_of(alone(plan(source=GONE)), may_stop=False)
+    assert only.resolves_by_query == {"main": ("source-would-lose-records",)}
+    (nothing,) = choices_of(alone(plan()), may_stop=False)
+    assert nothing.resolves_by_query == {"main": ()}
 
 
 @pytest.mark.parametrize(
@@ -185,16 +198,15 @@ def test_a_choice_knows_what_it_resolves() -> None:
 )
 def test_a_choice_knows_the_newest_batch_that_was_shown(found: RestorePlan, newest: int) -> None:
     assert newest_of(found) == newest
-    (choice, *_) = choices_of(found, may_stop=False)
-    assert choice.newest == newest
-    earlier = {key: value for key, value in choice.to_dict().items() if key != "newest"}
-    assert chosen_of(earlier) == replace(choice, newest=None)
+    (choice, *_) = choices_of(alone(found), may_stop=False)
+    assert choice.newest_by_query == {"main": newest}
+    assert chosen_of({**choice.to_dict(), "of_another_version": 1}) == choice
 
 
 def test_what_no_choice_resolves_is_an_obstacle() -> None:
     full = RefusedError("Something is there.", code="target-not-empty")
-    assert obstacles(plan(ALIVE, full)) == [full]
-    assert obstacles(plan(refuse=(AHEAD,), rollback=(STUCK,), accept=(STUCK,))) == [AHEAD]
+    assert obstacles(alone(plan(ALIVE, full))) == [full]
+    assert obstacles(alone(plan(refuse=(AHEAD,), rollback=(STUCK,), accept=(STUCK,)))) == [AHEAD]
 
 
 @pytest.mark.parametrize(
@@ -225,14 +237,14 @@ def test_what_no_choice_resolves_is_an_obstacle() -> None:
     ],
 )
 def test_the_question_says_what_it_is_about(found: RestorePlan, says: str) -> None:
-    offered = choices_of(found, may_stop=False)
-    assert subject_of(found, offered, age="6 min") == f"Restore orders to batch 2, 6 min old?{says}"
+    offered = choices_of(alone(found), may_stop=False)
+    assert subject_of(alone(found), offered) == f"Restore orders to batch 2, 6 min old?{says}"
 
 
 def test_the_choices_are_explained_where_there_are_some() -> None:
-    assert shown_choices(choices_of(plan(), may_stop=False)) == ""
-    assert shown_choices(choices_of(plan(ALIVE, sinks=()), may_stop=True)) == ""
-    shown = shown_choices(choices_of(plan(ALIVE, refuse=(AHEAD,)), may_stop=False))
+    assert shown_choices(choices_of(alone(plan()), may_stop=False)) == ""
+    assert shown_choices(choices_of(alone(plan(ALIVE, sinks=())), may_stop=True)) == ""
+    shown = shown_choices(choices_of(alone(plan(ALIVE, refuse=(AHEAD,))), may_stop=False))
     assert "- **Stop the job, restore and set later output aside**: The job is stopped" in shown
     assert "Files of later batches are set aside" in shown
     assert shown.endswith("- **Reject**: Nothing happens.\n")
@@ -255,7 +267,7 @@ def test_the_choices_are_explained_where_there_are_some() -> None:
     ],
 )
 def test_a_choice_that_ends_in_a_query_that_fails_says_so(found: RestorePlan, broken: list[bool]) -> None:
-    offered = choices_of(found, may_stop=True)
+    offered = choices_of(alone(found), may_stop=True)
     assert ["CANNOT_LOAD_STATE_STORE" in one.means for one in offered] == broken
     assert shown_choices(offered).count("fails at each start") == sum(broken)
 
@@ -267,7 +279,7 @@ def test_what_a_template_gives_where_nobody_was_asked_is_no_choice() -> None:
 
 def test_a_mode_that_knows_no_rollback_offers_none() -> None:
     fork = replace(plan(refuse=(AHEAD,)), mode="fork", sink_refusals={"refuse": (AHEAD,), "accept": ()})
-    assert [one.sink for one in choices_of(fork, may_stop=False)] == ["accept"]
+    assert [one.sink for one in choices_of(alone(fork), may_stop=False)] == ["accept"]
 
 
 def test_a_fork_leaves_its_query_to_go_on_and_says_where_it_goes() -> None:
@@ -278,24 +290,24 @@ def test_a_fork_leaves_its_query_to_go_on_and_says_where_it_goes() -> None:
         location="file:/trial",
         sink_refusals={"refuse": (AHEAD,), "accept": ()},
     )
-    (choice,) = choices_of(fork, may_stop=False)
-    assert (choice.label, choice.stop, choice.newest) == (
-        "Restore, leave later output and go on without the lost input", False, 2,
+    (choice,) = choices_of(alone(fork), may_stop=False)
+    assert (choice.label, choice.stop, choice.newest_by_query) == (
+        "Restore, leave later output and go on without the lost input", False, {"main": 2},
     )  # fmt: skip
-    assert subject_of(fork, [choice], age="6 min") == (
+    assert subject_of(alone(fork), [choice]) == (
         "Restore batch 2 of orders, 6 min old, into file:/trial? Input is lost."
     )
 
 
 def test_no_job_is_stopped_for_a_directory() -> None:
-    assert obstacles(replace(plan(ALIVE), generation=None)) == [ALIVE]
+    assert obstacles(alone(replace(plan(ALIVE), generation=None))) == [ALIVE]
 
 
 def test_sinks_of_both_kinds_offer_a_choice_for_each() -> None:
     found = plan(
         refuse=(AHEAD,), rollback=(STUCK,), sinks=(FILE, KAFKA), mixed={"kafka://broker/topic": "accept"}
     )
-    mixed, accept = choices_of(found, may_stop=False)
+    mixed, accept = choices_of(alone(found), may_stop=False)
     assert mixed.label == "Restore, roll back the output that can be, and leave the rest"
     assert (mixed.sink, mixed.sink_of) == ("rollback", {"kafka://broker/topic": "accept"})
     assert mixed.means == "Left as they are: kafka://broker/topic."
@@ -306,37 +318,38 @@ def test_sinks_of_both_kinds_offer_a_choice_for_each() -> None:
 class TestAllQueries:
     """All queries of a job as one: each choice is of the whole set, and bound to what was shown."""
 
-    def pair(self, hours: RestorePlan, users: RestorePlan) -> dict[str, RestorePlan]:
-        return {
+    def pair(self, hours: RestorePlan, users: RestorePlan) -> TogetherPlan:
+        plans = {
             "hours": replace(hours, job="flights/hours"),
             "users": replace(users, job="flights/users", savepoint="b000007-y", batch=7),
         }
+        return TogetherPlan("flights", plans)
 
     def test_a_choice_names_the_savepoint_of_each_and_how_far_it_got(self) -> None:
         plans = self.pair(plan(), plan(refuse=(AHEAD,), reached=Reached(9, 9, "")))
-        found = choices_of_all(plans, may_stop=False)
+        found = choices_of(plans, may_stop=False)
         assert [one.label for one in found] == [
             "Restore and set later output aside",
             "Restore and leave later output",
         ]
         for one in found:
             assert one.savepoints == {"hours": "b000002-x", "users": "b000007-y"}
-            assert one.newest_by_query == {"hours": 2, "users": 9} and one.newest is None
-            assert one.resolves == ("sink-would-lose-rows",)
+            assert one.newest_by_query == {"hours": 2, "users": 9}
+            assert one.resolves_by_query == {"hours": (), "users": ("sink-would-lose-rows",)}
             assert chosen_of(one.to_dict()) == one, "as it comes back from an approval"
 
     def test_what_one_query_refuses_all_refuse(self) -> None:
         plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,)), plan())
-        assert [one.sink for one in choices_of_all(plans, may_stop=False)] == ["accept"], "nothing goes back"
+        assert [one.sink for one in choices_of(plans, may_stop=False)] == ["accept"], "nothing goes back"
         gap = RefusedError("Its log has a gap.", code="sink-log-gap")
         plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,), accept=(gap,)), plan(refuse=(AHEAD,)))
-        assert not as_one(plans).mixed_sinks and obstacles(as_one(plans)) == [AHEAD]
+        assert obstacles(plans) == [AHEAD]
         mixed: dict[str, SinkChoice] = {"/out/users": "accept"}
         plans = self.pair(plan(refuse=(AHEAD,)), plan(refuse=(AHEAD,), rollback=(STUCK,), mixed=mixed))
-        first, second = choices_of_all(plans, may_stop=False)
+        first, second = choices_of(plans, may_stop=False)
         assert (first.sink, first.sink_of) == ("rollback", mixed) and second.sink == "accept"
         neither = self.pair(plan(ALIVE, STUCK), plan(ALIVE))
-        assert [one.message for one in obstacles(as_one(neither))] == [STUCK.message]
+        assert [one.message for one in obstacles(neither)] == [STUCK.message]
 
     @pytest.mark.parametrize("form", ["refuse", "rollback"])
     @pytest.mark.parametrize(
@@ -362,8 +375,8 @@ class TestAllQueries:
         self, hours: RestorePlan, users: RestorePlan, left: set[str], form: SinkChoice
     ) -> None:
         plans = self.pair(replace(hours, sink=form), replace(users, sink=form))
-        assert obstacles(as_one(plans)) == []
-        first, second = choices_of_all(plans, may_stop=True)
+        assert obstacles(plans) == []
+        first, second = choices_of(plans, may_stop=True)
         assert "roll back the output that can be, and leave the rest" in first.label
         assert (first.sink, first.sink_of) == ("rollback", dict.fromkeys(left, "accept"))
         assert (second.sink, second.sink_of) == ("accept", {})
@@ -375,49 +388,66 @@ class TestAllQueries:
         plans = self.pair(
             plan(refuse=(AHEAD,), accept=(gap,)), plan(refuse=(OPEN,), rollback=(OPEN,), sinks=(LEDGER,))
         )
-        assert obstacles(as_one(plans)) == []
-        (only,) = choices_of_all(plans, may_stop=False)
+        assert obstacles(plans) == []
+        (only,) = choices_of(plans, may_stop=False)
         assert (only.sink, only.sink_of) == ("rollback", {"ledger": "accept"})
 
     def test_a_choice_knows_what_it_resolves_of_which_query(self) -> None:
-        (only,) = choices_of_all(self.pair(plan(source=GONE), plan(source=SILENT)), may_stop=False)
+        (only,) = choices_of(self.pair(plan(source=GONE), plan(source=SILENT)), may_stop=False)
         assert only.resolves_by_query == {"hours": (GONE.code,), "users": (SILENT.code,)}
 
     def test_what_is_accepted_of_one_query_is_not_accepted_of_another(self) -> None:
-        (choice,) = choices_of_all(self.pair(plan(source=GONE), plan()), may_stop=False)
-        assert refusal_not_shown_of_all(choice, self.pair(plan(source=GONE), plan())) is None
+        (choice,) = choices_of(self.pair(plan(source=GONE), plan()), may_stop=False)
+        assert not changed(choice, self.pair(plan(source=GONE), plan()))
         later = self.pair(plan(source=GONE), plan(source=GONE))
-        assert refusal_not_shown_of_all(choice, later) == GONE
-        assert refusal_not_shown_of_all(choice, later, done=("users",)) is None
+        assert changed(choice, later) == GONE.message
+        assert not changed(choice, replace(later, done=("users",)))
         before = chosen_of({**choice.to_dict(), "resolves_by_query": {}})
-        assert before is not None and refusal_not_shown_of_all(before, later) == GONE
+        assert before is not None and changed(before, later) == GONE.message
 
     @pytest.mark.parametrize("alive", [(), (ALIVE,)])
     def test_no_more_files_are_missing_than_was_shown(self, alive: tuple[StreambankError, ...]) -> None:
-        def lacking(files: int) -> dict[str, RestorePlan]:
+        def lacking(files: int) -> RestorePlan:
             asked = plan(*alive, sink="rollback-accept", sinks=({**FILE, "missing_files": files},))
-            return self.pair(plan(sinks=(CONSOLE,)), replace(asked, sink_refusals={"rollback-accept": ()}))
+            return replace(asked, sink_refusals={"rollback-accept": ()})
 
-        (one,) = choices_of(lacking(1)["users"], may_stop=True)
+        def several(files: int) -> TogetherPlan:
+            return self.pair(plan(sinks=(CONSOLE,)), lacking(files))
+
+        (one,) = choices_of(alone(lacking(1)), may_stop=True)
         assert one.missing == {FILE["path"]: 1} and chosen_of(one.to_dict()) == one
         for now in (0, 1):
-            assert refusal_not_shown(one, lacking(now)["users"]) is None
-        refused = refusal_not_shown(one, lacking(1000)["users"])
-        assert refused is not None and "lacks 1,000 data files, and the plan showed 1" in refused.message
-        whole = replace(one, resolves_by_query={"hours": (), "users": ()})
-        assert refusal_not_shown_of_all(whole, lacking(1)) is None
-        assert refusal_not_shown_of_all(whole, lacking(2)) is not None
+            assert not changed(one, alone(lacking(now)))
+        assert "lacks 1,000 data files, and the plan showed 1" in changed(one, alone(lacking(1000)))
+        newest = {"hours": 2, "users": 7}
+        whole = replace(one, newest_by_query=newest, resolves_by_query={"hours": (), "users": ()})
+        assert not changed(whole, several(1))
+        assert changed(whole, several(2))
         before = chosen_of({name: value for name, value in one.to_dict().items() if name != "missing"})
-        assert before is not None and refusal_not_shown(before, lacking(2)["users"]) is None
+        assert before is not None and not changed(before, alone(lacking(2)))
+
+    def test_no_more_output_is_given_up_than_was_shown(self) -> None:
+        def at(batch: int, *others: StreambankError) -> TogetherPlan:
+            return self.pair(plan(*others), plan(*others, reached=Reached(batch, batch, "")))
+
+        (down,) = choices_of(at(9), may_stop=False)
+        assert not changed(down, at(9))
+        assert changed(down, at(10)) == (
+            "Query flights/users has gone on to batch 10, but the plan ended at batch 9."
+        )
+        assert not changed(down, replace(at(10), done=("users",)))
+        assert changed(replace(down, newest_by_query={}), at(9)), "nobody knows what was shown"
+        (alive, _) = choices_of(at(9, ALIVE), may_stop=True)
+        assert not changed(alive, at(10)), "it went on until it was stopped, which the choice has settled"
 
     def test_the_input_of_any_of_them_is_asked_about(self) -> None:
         plans = self.pair(plan(source=GONE), plan())
-        (only,) = choices_of_all(plans, may_stop=False)
-        assert (only.source, only.resolves) == ("accept", ("source-would-lose-records",))
+        (only,) = choices_of(plans, may_stop=False)
+        assert only.source == "accept"
 
     def test_the_question_is_of_all(self) -> None:
         plans = self.pair(plan(ALIVE, refuse=(AHEAD,)), plan(ALIVE, refuse=(AHEAD,), sinks=(LEDGER,)))
-        asked = subject_of_all("flights", plans, choices_of_all(plans, may_stop=False), age="6 min")
+        asked = subject_of(plans, choices_of(plans, may_stop=False))
         assert asked == (
             "Restore all 2 queries of flights as one, to savepoints that are up to 6 min old? It runs, and "
             "will be stopped. 1,200 rows were written since. users: Batches 8 to 10 were sent to a sink that "

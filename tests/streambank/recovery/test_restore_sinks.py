@@ -9,8 +9,9 @@ import pytest
 
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.recovery.approval import choices_of
-from streambank.recovery.request import RestoreRequest
+from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.restore import plan_restore
+from streambank.recovery.together import plan_together
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
@@ -152,7 +153,7 @@ class TestPossibleChoices:
         taken = shop.run(5).take()
         shop.run(3)
         request = RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored"))
-        offered = choices_of(plan_restore(request), may_stop=False)
+        offered = choices_of(plan_together(TogetherRequest(request)), may_stop=False)
         assert [one.sink for one in offered if "CANNOT_LOAD_STATE_STORE" in one.means] == ["accept"]
 
     def test_of_a_file_sink_that_lost_files(self, shop: SimulatedJob) -> None:

@@ -45,6 +45,8 @@ from tests.support.jobs.simulated_job import BY
 from tests.support.storage.faulty_store import SimulatedCrash
 
 QUERIES = ("hours", "sessions", "users")
+OF_ALL = ("chosen", "file_sinks", "query", "savepoints", "whole")
+"""What a request says of all queries; the rest is of each."""
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -80,8 +82,11 @@ class Trio:
         """One savepoint of each, a second after the other."""
         return {name: self.take(name, minute + number / 60) for number, name in enumerate(QUERIES)}
 
-    def request(self, **more: Any) -> TogetherRequest:
-        return TogetherRequest(self.job, self.repository, by=BY, **more)
+    def request(self, reference: str = "latest-good", **more: Any) -> TogetherRequest:
+        of_all = {name: more.pop(name) for name in OF_ALL if name in more}
+        records, repository = self.control, more.pop("repository", self.repository)
+        each = RestoreRequest(repository, reference, generation=records, by=BY, **more)
+        return TogetherRequest(each, self.job, **of_all)
 
     def restore(self, **more: Any) -> TogetherReport:
         return restore_together(self.request(**more))
@@ -89,7 +94,7 @@ class Trio:
     def alone(self, query: str) -> RestoreRequest:
         """A restore of one query to its newest savepoint."""
         chosen = choosing.choose_together(self.job, self.repository).queries
-        return together._of_query(self.request(), self.control, query, chosen)
+        return together._of_query(self.request(), query, chosen)
 
     def generations(self) -> dict[str, tuple[int, str | None]]:
         found = {name: self.control.generation(name) for name in QUERIES}
@@ -566,7 +571,7 @@ class TestFromPlace:
         )
         assert chosen is not None
         passed = {one.location for each in chosen.values() for one in each.passed_over}
-        plan = plan_together(replace(trio.request(reference=reference, chosen=chosen), repository=place))
+        plan = plan_together(trio.request(reference, chosen=chosen, repository=place))
         assert {one.repository for one in plan.plans.values()} == {place.store.uri}
         return place.store.uri, {name: one.manifest.savepoint for name, one in chosen.items()}, passed
 

@@ -20,7 +20,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.stop import stop_job
 from streambank.recovery.exchange_state import exchange
 from streambank.recovery.reinstate import reinstate
-from streambank.recovery.request import TogetherRequest
+from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.together import restore_together
 from streambank.savepoint.materialize import materialize
 from streambank.sites.records import SiteRecord, Sites
@@ -44,7 +44,9 @@ def test_a_passive_site_is_neither_restored_nor_changed(tmp_path: Path) -> None:
         assert at_other.write(SiteRecord(3, "active", STANDBY, PRIMARY, True, BY, "", utc_now()))
         before = records.generation()
 
-        whole = TogetherRequest(job, job.open_repository(), by=BY)
+        whole = TogetherRequest(
+            RestoreRequest(job.open_repository(), "latest-good", generation=records, by=BY), job
+        )
         changes: list[Callable[[], object]] = [
             partial(restore_together, whole),
             partial(compact_job, job, label="now", by=BY, stopped=True),

@@ -107,8 +107,8 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch, tmp_
     jobs.write_text(f'repository = "r"\n[jobs.{JOB}]\napplication = "a.py"\ncheckpoint = "c"\n')
     asked: list[Any] = []
 
-    def noting(self: Any, *_: Any, executor: Any, **__: Any) -> Any:
-        asked.append(executor)
+    def noting(self: Any, *args: Any, executor: Any = None, **_: Any) -> Any:
+        asked.append(executor or args[-1].executor)
         raise InputError("enough", code="bad-input")
 
     for part, verb in (

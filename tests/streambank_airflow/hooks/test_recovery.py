@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from airflow.sdk import DAG
@@ -16,6 +15,7 @@ from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.storage import open_store
 from streambank_airflow.choices import check_form_origin, restore_repositories
 from streambank_airflow.dags.forms.recovery import restore_form
+from streambank_airflow.hooks.recovery import RestoreOptions
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.restore_plans import plan_markdown
@@ -25,7 +25,6 @@ from tests.support.jobs.lost_repository import move_on, worked
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
-HOW: Any = {"into": None, "sink": "accept", "mode": "no-claim"}
 MORE = 'time_zone = "Asia/Tokyo"\n[jobs.flights.replicate]\nto = ["replica"]'
 
 
@@ -58,18 +57,20 @@ def lost(folder: Path) -> Job:
 def test_a_job_whose_repository_is_gone_comes_back_from_the_nearest_replica(folder: Path, lost: Job) -> None:
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
     with pytest.raises(NotFoundError) as caught:
-        hook.recovery.plan("flights", "latest-good", may_stop=False, **HOW)
+        hook.recovery.plan("flights", RestoreOptions(sink="accept"), may_stop=False)
     assert caught.value.code == "no-repository"
     for reference, repository in (
         ("latest-good", "nearest"),
         ("before-upgrade", f"file://{folder}/replica"),
         ("2999-01-01", "nearest"),
     ):
-        plan = hook.recovery.plan("flights", reference, may_stop=False, repository=repository, **HOW)
+        options = RestoreOptions(reference, repository=repository, sink="accept")
+        planned = hook.recovery.plan("flights", options, may_stop=False)
+        plan = planned.plans["main"]
         assert plan.repository == f"file://{folder}/replica"
         assert [one.location for one in plan.passed_over] == [lost.repository] * (repository == "nearest")
         assert (plan.as_of is not None) == (reference == "2999-01-01")
-    shown = plan_markdown(plan)
+    shown = plan_markdown(planned)
     for said in ("Comes from", "Passed over", "There is no repository", "As of", "Asia/Tokyo", "Replayable"):
         assert said in shown
 
@@ -104,7 +105,7 @@ def test_a_job_without_replicas_has_no_such_field(folder: Path) -> None:
 
 
 def test_the_nearest_place_of_a_job_that_is_not_declared_is_not_known(tmp_path: Path) -> None:
-    hook: Any = {**HOW, "into": str(tmp_path / "back")}
+    options = RestoreOptions("latest", repository="nearest", into=str(tmp_path / "back"))
     with pytest.raises(InputError) as caught:
-        StreambankHook().recovery.plan("orders", "latest", may_stop=False, repository="nearest", **hook)
+        StreambankHook().recovery.plan("orders", options, may_stop=False)
     assert caught.value.code == "bad-option"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.savepoint.take import TakeRequest
 from streambank.storage import open_store
+from streambank_airflow.hooks.recovery import RestoreOptions
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
@@ -19,7 +21,6 @@ from tests.support.kafka.fake_broker import FakeBroker, write_checkpoint
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
 OFFSETS = '{"flights":{"0":100}}'
-RESTORE: Any = {"sink": "refuse", "mode": "no-claim"}
 
 
 @pytest.fixture
@@ -60,14 +61,11 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
     assert asked == ["kafka:9092"]
 
     into = str(tmp_path / "restored")
-    plan = hook.recovery.plan(
-        "orders", "latest-good", into=into, may_stop=False, kafka="elsewhere:9092", **RESTORE
-    )
-    assert plan.sources[0]["safe"] is True
+    options = RestoreOptions(into=into, kafka="elsewhere:9092")
+    plan = hook.recovery.plan("orders", options, may_stop=False)
+    assert plan.plans["main"].sources[0]["safe"] is True
     assert asked == ["kafka:9092", "elsewhere:9092"]
-    hook.recovery.restore(
-        "orders", "latest-good", into=into, link=False, note="", by={}, kafka="mirror:9092", **RESTORE
-    )
+    hook.recovery.restore("orders", replace(options, kafka="mirror:9092"), note="", by={})
     assert set(asked[2:]) == {"mirror:9092"}, "before the files are laid out, and after"
     assert open_store(into).exists("metadata")
 
@@ -84,11 +82,12 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
     monkeypatch.setenv(
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
-    more: Any = {"into": str(tmp_path / "restored"), "may_stop": False, **RESTORE}
+    options = RestoreOptions(into=str(tmp_path / "restored"))
     with pytest.raises(RefusedError, match="The address of the query's Kafka") as refused:
-        StreambankHook().recovery.plan("orders", "latest-good", **more)
+        StreambankHook().recovery.plan("orders", options, may_stop=False)
     assert "`kafka` of an Airflow operator" in refused.value.hint
-    assert StreambankHook().recovery.plan("orders", "latest-good", kafka="kafka:9092", **more).sources
+    options = replace(options, kafka="kafka:9092")
+    assert StreambankHook().recovery.plan("orders", options, may_stop=False).plans["main"].sources
     assert asked == ["kafka:9092"]
 
 

@@ -249,7 +249,7 @@ def test_no_more_output_is_given_up_than_was_shown(
 
     assert task_states(run)["restore"] == "failed"
     said = capfd.readouterr().out
-    assert f"The query has gone on to batch {shown + 1}, but the plan ended at batch {shown}." in said
+    assert f"Query flights has gone on to batch {shown + 1}, but the plan ended at batch {shown}." in said
     assert "[approval-outdated]" in said
     generation = managed.control.generation()
     assert generation is not None

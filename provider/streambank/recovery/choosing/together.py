@@ -165,11 +165,12 @@ def from_place(
     control: JobControl,
     target: str,
     record: bool,
+    query: str | None = None,
     savepoints: Mapping[str, str] | None = None,
     by: Mapping[str, str] | None = None,
     pace: Pace = DEFAULT_PACE,
 ) -> tuple[Repository, Mapping[str, Chosen] | None]:
-    """Where the savepoints of all queries come from, and what `nearest` has chosen there.
+    """Where the savepoints of queries come from, and what `nearest` has chosen there.
 
     The nearest place is the cheapest one that has the savepoint of every query undamaged; which savepoints
     are meant does not depend on that. Of `latest-good` it is the newest moment that any place reaches with
@@ -180,6 +181,7 @@ def from_place(
         reference: `latest-good`, or whatever names a savepoint of each query.
         target: The location of a checkpoint that is restored into.
         record: Leave the results of verifications beside the manifests, where that is possible.
+        query: Of this query alone; None for all.
         savepoints: The id of the savepoint of each query, instead of a reference.
         by: Who asks, for those records.
 
@@ -198,24 +200,25 @@ def from_place(
             return job.open_repository(), None
     if place != NEAREST:
         return job.open_place(place), None
-    asked, named = _parse(job, reference), savepoints or {}
+    named, locations = savepoints or {}, (job.repository, *job.replicate.to)
+    if query is not None or len(job.queries) == 1:
+        name = query or next(iter(job.queries))
+        with hinting_refresh(job):
+            repository, only = choose_nearest(
+                locations,
+                named.get(name, reference),
+                job.savepoint_name(name),
+                target=target,
+                record=record,
+                open_place=job.open_place,
+                by=by,
+                pace=pace,
+                lines=Lines.of(control, name),
+            )
+        return repository, {name: only}
+    asked = _parse(job, reference)
     _check_each_named(job, named)
     lines = {name: Lines.of(control, name) for name in job.queries}
-    locations = (job.repository, *job.replicate.to)
-    if len(job.queries) == 1:
-        (name,) = job.queries
-        repository, only = choose_nearest(
-            locations,
-            named.get(name, reference),
-            job.savepoint_name(name),
-            target=target,
-            record=record,
-            open_place=job.open_place,
-            by=by,
-            pace=pace,
-            lines=lines[name],
-        )
-        return repository, {name: only}
     passed: list[PassedOver] = []
     places = open_places(locations, job.name, target, job.open_place, passed)
     every = tuple(places)

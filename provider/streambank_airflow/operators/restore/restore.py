@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
-from streambank.core.units import say_duration
+from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.recovery.approval import (
     Choice,
-    as_one,
+    check_savepoints,
+    check_still_so,
     choices_of,
-    choices_of_all,
     chosen_of,
-    newest_of,
-    refusal_not_shown,
-    refusal_not_shown_of_all,
     subject_of,
-    subject_of_all,
 )
 from streambank_airflow.choices import (
     ALL_QUERIES,
@@ -32,7 +27,7 @@ from streambank_airflow.choices import (
 )
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.hooks.together import AskedTogether
+from streambank_airflow.hooks.recovery import RestoreOptions
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -47,12 +42,11 @@ from streambank_airflow.operators.base import (
     tried_by,
 )
 from streambank_airflow.operators.on_savepoint import OnSavepoint
-from streambank_airflow.restore_plans import plan_markdown, together_markdown
+from streambank_airflow.restore_plans import plan_markdown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.recovery.plan import RestorePlan
     from streambank.recovery.together import TogetherPlan
 
 
@@ -118,7 +112,9 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
             `generation`, `sink_effect` (what became of output that is newer than the savepoint), ...,
             `already_restored` (by an earlier try of this task, so that nothing was done), and the list
-            `skipped` (`savepoint` and `why` of newer ones that were passed over).
+            `skipped` (`savepoint` and `why` of newer ones that were passed over). Of all queries `job`,
+            `skew_s` (seconds between the oldest and the newest savepoint), `queries` (the same of each),
+            `already_restored` (their names), and `savepoint` and `skipped` by query.
     """
 
     operation = "restore"
@@ -190,6 +186,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self.approved = approved
         self.shown = shown
         self.skipped = skipped
+        self.all_queries = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -197,8 +194,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("Nothing is restored by this task in this run.")
-            if str(self.job).endswith(f"/{ALL_QUERIES}"):
-                return self._all_queries(context)
+            self._take_job()
             if self.from_form:
                 job, query = self.hook.declared.find(self.job)
                 jobs = self.hook.declared.read().jobs.values()
@@ -208,136 +204,35 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 self.leave_generations(context)  # before it looks at anything
                 return self._show(context, self._plan(offer=self.offer))
             try:
-                report = self._restore(context)
+                done = self._restore(context)
             except StreambankError as error:
                 error.hint = f"{error.hint} {self.aftermath()}".strip()
                 raise
-        self.did("restored", report)
-        self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
-        if report["mode"] == "fork":
-            self.log.info("To run it, declare another job with that directory as its checkpoint.")
-        for said in (report["sink_effect"], report["source_effect"]):
-            if said:
-                self.log.info("%s", said)
-        self._say_skipped(report)
-        for warning in report["warnings"]:
-            self.log.warning("%s", in_words(warning))
-        return _flat(report)
+        self.did("restored", *done["queries"].values())
+        for report in done["queries"].values():
+            self._say(report)
+        return self._flat(done)
 
-    def _say_skipped(self, report: Mapping[str, Any]) -> None:
-        for one in report["skipped"]:
-            self.log.warning("Savepoint %(savepoint)s was passed over: %(why)s", one)
+    def _take_job(self) -> None:
+        """Tell all queries of a job from one.
 
-    def _all_queries(self, context: Context) -> dict[str, Any]:
-        """The same for all queries of the job, as one."""
-        self.job = str(self.job).removesuffix(f"/{ALL_QUERIES}")
-        if self.into or self.mode != "no-claim" or new_sink_choices(self.new_sinks):
+        Raises:
+            InputError: All of them are asked for where that does not go (code `bad-option`).
+        """
+        ref = str(self.job)
+        self.all_queries = ref.endswith(f"/{ALL_QUERIES}")
+        self.job = ref.removesuffix(f"/{ALL_QUERIES}")
+        if self.all_queries and (self.into or self.mode != "no-claim" or new_sink_choices(self.new_sinks)):
             raise InputError(
                 f"All queries of {self.job} are restored into the next generation of each, and into nothing "
                 "else.",
                 code="bad-option",
                 hint="Name one query to restore into a directory, as a fork, with a claim or to new outputs.",
             )
-        if self.from_form:
-            check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
-        if as_bool(self.plan_only, "plan_only"):
-            self.leave_generations(context)  # before it looks at anything
-            return self._show_all(context, self._plan_all(offer=self.offer))
-        approved, by = chosen_of(as_data(self.approved)), tried_by(context)
-        try:
-            done = self.hook.together.restored_before(self.job, by)
-            if done is not None:
-                self.log.info("%s", RESTORED_BEFORE)
-                approved = None
-            if approved is not None:
-                self._check_all_still_so(approved)
-                self.sink, self.source = approved.sink, approved.source
-                self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
-            if done is None:
-                self.check_shown(context, self.shown)
-                done = self.hook.together.restore(self.job, self._asked_together(), note=self.why, by=by)
-        except StreambankError as error:
-            error.hint = f"{error.hint} {self.aftermath()}".strip()
-            raise
-        self.did("restored", *done["queries"].values())
-        for query, one in done["queries"].items():
-            self.log.info("Query %s: batch %d of %s.", query, one["batch"], one["savepoint"])
-            for said in (one["sink_effect"], one["source_effect"]):
-                if said:
-                    self.log.info("%s", said)
-            self._say_skipped(one)
-            for warning in one["warnings"]:
-                self.log.warning("%s", in_words(warning))
-        return _flat_together(done)
-
-    def _asked_together(self) -> AskedTogether:
-        savepoint, skipped = as_data(self.savepoint), as_data(self.skipped)
-        return AskedTogether(
-            dict(savepoint) if isinstance(savepoint, Mapping) else str(savepoint),
-            as_text(self.repository),
-            sink=self.sink,
-            sink_of=sink_choices(self.sink_of),
-            source=self.source,
-            file_sinks=as_texts(self.file_sinks),
-            kafka=self.kafka or None,
-            executor=self.machines,
-            skipped=skipped if isinstance(skipped, Mapping) else {},
-        )
-
-    def _plan_all(self, *, offer: bool, whole: bool = True) -> TogetherPlan:
-        may_stop = offer or self._may_stop()
-        return self.hook.together.plan(
-            self.job, self._asked_together(), may_stop=may_stop, offer=offer, whole=whole
-        )
-
-    def _check_all_still_so(self, approved: Choice) -> None:
-        """Make sure that it is the set that a person has seen, and that nothing else speaks against it.
-
-        Raises:
-            RefusedError: It is another set, or something else does (code `approval-outdated`).
-        """
-        asked = self._asked_together().savepoint
-        if asked != approved.savepoints:
-            raise _outdated(approved, "The savepoints are not those that the plan has shown.")
-        plan = self._plan_all(offer=True, whole=False)  # the job stands, and the restore reads it all
-        for query, one in plan.plans.items():
-            newest, shown = newest_of(one), approved.newest_by_query[query]
-            if not approved.stop and query not in plan.done and newest > shown:
-                raise _outdated(
-                    approved, f"Query {query} has gone on to batch {newest}, but the plan ended at {shown}."
-                )
-        refusal = refusal_not_shown_of_all(approved, plan.plans, plan.done)
-        if refusal is not None:
-            raise _outdated(approved, refusal.message)
-
-    def _show_all(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
-        whole = as_one(plan.plans)
-        offered = choices_of_all(plan.plans, may_stop=self._may_stop()) if self.offer else []
-        self._retry_what_may_pass(whole, context["ti"])
-        oldest = say_duration(round(max(one.age_s for one in plan.plans.values())))
-        self._leave(
-            context,
-            together_markdown(plan, offered),
-            subject_of_all(self.job, plan.plans, offered, age=oldest),
-            offered,
-        )
-        return _flat_together(plan.to_dict())
-
-    def _leave(self, context: Context, shown: str, subject: str, offered: Sequence[Choice]) -> None:
-        """Leave a plan, and what is asked about it, for the approval."""
-        task_instance: Any = context["ti"]
-        self.log.info("The plan:\n%s", shown)
-        task_instance.xcom_push(key=PLAN_KEY, value=shown)
-        if self.offer:
-            task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
-            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
 
     def _restore(self, context: Context) -> dict[str, Any]:
         by = tried_by(context)
-        repository = as_text(self.repository)
-        before = self.hook.recovery.restored_before(
-            self.job, str(self.savepoint), into=self.into or None, repository=repository, by=by
-        )
+        before = self.hook.recovery.restored_before(self.job, self._options(), by=by)
         if before is not None:
             self.log.info("%s", RESTORED_BEFORE)
             return before
@@ -348,18 +243,34 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
             self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
-        skipped = as_data(self.skipped)
-        return self.hook.recovery.restore(
-            self.job,
-            str(self.savepoint),
-            link=as_bool(self.link, "link"),
-            note=self.why,
-            by=by,
-            unmoved=as_bool(self.unmoved, "unmoved"),
-            executor=self.machines,
-            skipped=skipped if isinstance(skipped, (list, tuple)) else (),
-            **self._choices(),
-        )
+        return self.hook.recovery.restore(self.job, self._options(), note=self.why, by=by)
+
+    def _say(self, report: Mapping[str, Any]) -> None:
+        self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
+        if report["mode"] == "fork":
+            self.log.info("To run it, declare another job with that directory as its checkpoint.")
+        for said in (report["sink_effect"], report["source_effect"]):
+            if said:
+                self.log.info("%s", said)
+        for skipped in report["skipped"]:
+            self.log.warning("Savepoint %(savepoint)s was passed over: %(why)s", skipped)
+        for warning in report["warnings"]:
+            self.log.warning("%s", in_words(warning))
+
+    def _flat(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """A plan or report for an XCom: of all queries what is of all, and each query's own."""
+        restored = result["already_restored"]
+        queries = {name: {**flat(one), "skipped": one["skipped"]} for name, one in result["queries"].items()}
+        if not self.all_queries:
+            (only,) = queries.values()
+            return only if "seconds" not in result else {**only, "already_restored": bool(restored)}
+        return {
+            **flat(result),
+            "savepoint": {name: one["savepoint"] for name, one in queries.items()},
+            "skipped": {name: one["skipped"] for name, one in queries.items()},
+            "queries": queries,
+            "already_restored": restored,
+        }
 
     def aftermath(self) -> str:
         """What a failure has left behind, for its message and its alert: a job that stands still.
@@ -375,88 +286,61 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     def _may_stop(self) -> bool:
         return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
 
-    def _choices(self) -> dict[str, Any]:
-        return {
-            "repository": as_text(self.repository),
-            "into": self.into or None,
-            "sink": self.sink,
-            "sink_of": sink_choices(self.sink_of),
-            "source": self.source,
-            "kafka": self.kafka or None,
-            "mode": self.mode,
-            "new_sinks": new_sink_choices(self.new_sinks),
-            "file_sinks": as_texts(self.file_sinks),
-        }
-
-    def _plan(self, *, offer: bool, whole: bool = True) -> RestorePlan:
-        return self.hook.recovery.plan(
-            self.job,
-            str(self.savepoint),
-            may_stop=offer or self._may_stop(),
+    def _options(self) -> RestoreOptions:
+        savepoint, skipped = as_data(self.savepoint), as_data(self.skipped)
+        return RestoreOptions(
+            dict(savepoint) if self.all_queries and isinstance(savepoint, Mapping) else str(self.savepoint),
+            all_queries=self.all_queries,
+            repository=as_text(self.repository),
+            into=self.into or None,
+            sink=self.sink,
+            sink_of=sink_choices(self.sink_of),
+            source=self.source,
+            kafka=self.kafka or None,
+            mode=self.mode,
+            new_sinks=new_sink_choices(self.new_sinks),
+            file_sinks=as_texts(self.file_sinks),
+            link=as_bool(self.link, "link"),
+            unmoved=as_bool(self.unmoved, "unmoved"),
             executor=self.machines,
-            offer=offer,
-            whole=whole,
-            **self._choices(),
+            skipped=skipped if isinstance(skipped, (list, tuple, Mapping)) else (),
         )
+
+    def _plan(self, *, offer: bool, whole: bool = True) -> TogetherPlan:
+        may_stop = offer or self._may_stop()
+        return self.hook.recovery.plan(self.job, self._options(), may_stop=may_stop, offer=offer, whole=whole)
 
     def _check_still_so(self, approved: Choice) -> None:
         """Make sure that nothing else speaks against the restore than what a person has seen.
 
-        Of a job that was alive the output went on until it stopped, which the choice has settled. Of one that
-        was down no more output may be set aside, or left, than was shown. No output may lack more files.
-
         Raises:
-            RefusedError: Something else does, or there is more output (code `approval-outdated`).
+            RefusedError: Something does (code `approval-outdated`).
         """
-        shown = None if approved.stop else approved.newest
-        if not approved.resolves and not approved.missing and shown is None:
+        if self.all_queries:
+            check_savepoints(approved, self._options().savepoint)
+        if approved.stop and not approved.missing and not any(approved.resolves_by_query.values()):
             return
-        plan = self._plan(offer=True, whole=False)  # the job stands, and the restore reads it all
-        newest = newest_of(plan)
-        if shown is not None and newest > shown:
-            raise _outdated(
-                approved, f"The query has gone on to batch {newest}, but the plan ended at batch {shown}."
-            )
-        refusal = refusal_not_shown(approved, plan)
-        if refusal is not None:
-            raise _outdated(approved, refusal.message)
+        # The job stands, and the restore reads it all.
+        check_still_so(approved, self._plan(offer=True, whole=False))
 
-    def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
+    def _show(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
+        """Leave a plan, and what is asked about it, for the approval."""
+        task_instance: Any = context["ti"]
         offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []
-        self._retry_what_may_pass(plan, context["ti"])
-        subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
-        self._leave(context, plan_markdown(plan, offered), subject, offered)
-        return _flat(plan.to_dict())
+        self._retry_what_may_pass(plan, task_instance)
+        shown = plan_markdown(plan, offered)
+        self.log.info("The plan:\n%s", shown)
+        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        if self.offer:
+            task_instance.xcom_push(key=SUBJECT_KEY, value=subject_of(plan, offered))
+            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
+        return self._flat(plan.to_dict())
 
-    def _retry_what_may_pass(self, plan: RestorePlan, task_instance: Any) -> None:
+    def _retry_what_may_pass(self, restore: TogetherPlan, task_instance: Any) -> None:
         """A cluster that is away for a moment needs no choice: ask again while there are tries left."""
         if task_instance.try_number > task_instance.max_tries:
             return
-        for refusal in (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source]):
-            if refusal.retryable:
-                raise refusal
-
-
-def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan or report for an XCom, with what it has passed over."""
-    return {**flat(result), "skipped": result["skipped"]}
-
-
-def _flat_together(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan or report of all queries for an XCom: what is of all, and each query's own."""
-    queries = {name: _flat(one) for name, one in result["queries"].items()}
-    return {
-        **flat(result),
-        "savepoint": {name: one["savepoint"] for name, one in queries.items()},
-        "skipped": {name: one["skipped"] for name, one in queries.items()},
-        "queries": queries,
-        "already_restored": result["already_restored"],
-    }
-
-
-def _outdated(approved: Choice, why: str) -> RefusedError:
-    return RefusedError(
-        f"{approved.label!r} was approved, but things have changed since the plan was shown: {why}",
-        code="approval-outdated",
-        hint="Trigger the restore again: its plan shows how things are now.",
-    )
+        for plan in restore.plans.values():
+            for refusal in (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source]):
+                if refusal.retryable:
+                    raise refusal

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +28,11 @@ from streambank.cli.options import (
     job_named,
 )
 from streambank.cli.output import console
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+    from streambank.recovery.choosing.resolve import Chosen
+    from streambank.repository.repository import Repository
 
 _PARALLEL = 4
 """Files hashed and copied at once."""
@@ -90,92 +96,69 @@ def restore(
 ) -> None:
     """Restore all queries of a stopped job as one, each into its next generation."""
     from streambank.cli.options import brokers_of, executor
-    from streambank.cli.verbs.recovery.restore import show_done, show_plan
+    from streambank.cli.verbs.recovery.restore import answer
     from streambank.control.processes import who
     from streambank.core.units import to_json_time
     from streambank.recovery.choices import parse_file_sinks, parse_sink_choices
     from streambank.recovery.choosing.together import from_place
-    from streambank.recovery.request import TogetherRequest
-    from streambank.recovery.together import plan_together, restore_together
+    from streambank.recovery.request import RestoreRequest, TogetherRequest
+    from streambank.recovery.together import TogetherPlan, TogetherReport, plan_together, restore_together
     from streambank.work.executor import Pace
 
     declared = cache(partial(job_named, name, jobs))
     machines = executor(on, master, spark_conf, spark_properties, _PARALLEL, of=declared)
-    job = declared()
-    records = job.records()
-    by = who("cli")
+    job, by = declared(), who("cli")
 
-    def request(pace: Pace) -> TogetherRequest:
-        repository, chosen = from_place(
+    def of_job(
+        of: Job,
+        repository: Repository,
+        reference: str,
+        chosen: Mapping[str, Chosen] | None = None,
+        sink_of: Sequence[str] = (),
+        file_sinks: Sequence[str] = (),
+    ) -> TogetherRequest:
+        each = RestoreRequest(
+            repository,
+            reference,
+            generation=of.records(),
+            sink=sink,
+            sink_of=parse_sink_choices(sink_of),
+            source=source,
+            kafka=brokers_of(kafka, of.kafka),
+            by={**by, "reason": why} if why else by,
+        )
+        sinks, beside = parse_file_sinks(file_sinks, of.queries), tuple(readers or ())
+        return TogetherRequest(each, of, chosen=chosen, file_sinks=sinks, restored_with=beside)
+
+    plans: list[TogetherPlan] = []
+    with console.progress() as progress:
+        pace = Pace(executor=machines, progress=progress)
+        place = from_place(
             job,
             source_of,
             savepoint,
-            control=records,
+            control=job.records(),
             target=next(iter(job.queries.values())),
             record=not dry_run,
             by=by,
             pace=pace,
         )
-        return TogetherRequest(
-            job,
-            repository,
-            savepoint,
-            chosen=chosen,
-            control=records,
-            sink=sink,
-            sink_of=parse_sink_choices(sink_of or []),
-            source=source,
-            file_sinks=parse_file_sinks(file_sink or [], job.queries),
-            kafka=brokers_of(kafka, job.kafka),
-            restored_with=tuple(readers or ()),
-            by={**by, "reason": why} if why else by,
-        )
-
-    def of_reader(one: str, moment: str) -> TogetherRequest:
-        reader = job_named(one, jobs)
-        return TogetherRequest(
-            reader,
-            reader.open_repository(),
-            moment,
-            sink=sink,
-            source=source,
-            kafka=brokers_of(kafka, reader.kafka),
-            restored_with=tuple(readers or ()),
-            by={**by, "reason": why} if why else by,
-        )
-
-    plans = []
-    with console.progress() as progress:
-        pace = Pace(executor=machines, progress=progress)
-        asked = [request(pace)]
+        asked = [of_job(job, place[0], savepoint, place[1], sink_of or [], file_sink or [])]
         if dry_run or readers:
             plans = [plan_together(asked[0], pace=pace)]
             shown = plans[0].plans
             moment = to_json_time(min(one.taken_at for one in shown.values())) if shown else savepoint
-            asked = [*(of_reader(one, moment) for one in readers or ()), *asked]
+            reading = [job_named(one, jobs) for one in readers or ()]
+            asked = [*(of_job(one, one.open_repository(), moment) for one in reading), *asked]
             plans = [*(plan_together(one, pace=pace) for one in asked[:-1]), *plans]
-        if dry_run:
-            done = [plan.to_dict() for plan in plans]
-        else:
+        done: list[TogetherPlan] | list[TogetherReport] = plans
+        if not dry_run:
             for plan in plans:  # what speaks against one of several jobs is raised before any is changed
                 for refusal in plan.refusals:
                     raise refusal
             if plans and asked[-1].chosen is None:
                 chosen = {query: one.savepoint for query, one in plans[-1].plans.items()}
                 asked[-1] = replace(asked[-1], savepoints=chosen)
-            done = [restore_together(one, pace=pace).to_dict() for one in asked]
-    *of_readers, found = done
-
-    def text() -> None:
-        for one in done:
-            for of_query in one["queries"].values():
-                (show_plan if dry_run else show_done)(of_query)
-            for query in one["already_restored"]:
-                console.line(f"query {query} was restored already, by the restore that was not finished")
-            if len(one["queries"]) > 1:
-                console.line(f"The savepoints were taken within {console.age(one['skew_s'])} of each other.")
-
-    console.answer({**found, "readers": of_readers} if readers else found, text)
-    if dry_run:
-        for refusal in (one for plan in plans for one in plan.refusals):
-            raise typer.Exit(refusal.exit_code)
+            done = [restore_together(one, pace=pace) for one in asked]
+    *of_readers, found = [one.to_dict() for one in done]
+    answer({**found, "readers": of_readers} if readers else found, done)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.declaration.declaration import Job
     from streambank.kafka.settings import KafkaConnection
+    from streambank.recovery.choosing.resolve import Chosen
+    from streambank.recovery.together import TogetherPlan, TogetherReport
     from streambank.repository.repository import Repository
 
 EXAMPLES = """Examples:
@@ -128,13 +130,12 @@ def restore(
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
     from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
-    from streambank.recovery.choosing.nearest import NEAREST, choose_nearest
+    from streambank.recovery.choosing.nearest import NEAREST
     from streambank.recovery.choosing.resolve import hinting_refresh
-    from streambank.recovery.request import RestoreRequest
-    from streambank.recovery.restore import plan_restore
-    from streambank.recovery.restore import restore as restore_savepoint
+    from streambank.recovery.choosing.together import from_place
+    from streambank.recovery.request import RestoreRequest, TogetherRequest
+    from streambank.recovery.together import plan_together, restore_together
     from streambank.repository.references import job_of_reference
-    from streambank.sites.forks import Lines
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -146,7 +147,8 @@ def restore(
         )
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=lambda: owner.declared)
-    opened: Repository | None = None
+    place: Repository | None = None
+    chosen: Mapping[str, Chosen] | None = None
     if source_of == NEAREST:
         declared = None if job is None else declared_job(job, jobs)
         if job is None or declared is None:
@@ -157,65 +159,48 @@ def restore(
             )
         of_job = job
     else:
-        opened = _open(source_of or repository, job, jobs if source_of is None else None)
+        place = _open(source_of or repository, job, jobs if source_of is None else None)
         with hinting_refresh(None if job is None else declared_job(job, jobs)):
-            of_job = job_of_reference(opened.store, savepoint, job)
-    owner = _owner(of_job, repository, jobs, guess=not generation)
-    by, single_sinks = who("cli"), parse_sink_choices(sink_of or [])
-
-    def asked(pace: Pace, *, record: bool) -> RestoreRequest:
-        if opened is not None:
-            return request(opened)
-        assert owner.declared is not None
-        place, chosen = choose_nearest(
-            (owner.declared.repository, *owner.declared.replicate.to),
-            savepoint,
-            of_job,
-            target=into or str(owner.checkpoint),
-            record=record,
-            open_place=owner.declared.open_place,
-            by=by,
-            pace=pace,
-            lines=Lines.of(owner.records, QueryRef.parse(of_job).name),
-        )
-        return request(place, chosen=chosen)
-
-    request = partial(
-        RestoreRequest,
-        reference=savepoint,
-        job=of_job,  # which savepoints are of its line is known by its records
-        into=open_store(into) if into is not None else None,
-        generation=owner.records if generation else None,
-        control=None if generation else owner.records,
-        guessed=owner.declared is None,
-        checkpoint=owner.checkpoint if generation else None,
-        mode=mode,
-        sink=sink,
-        sink_of=single_sinks,
-        source=source,
-        kafka=brokers_of(kafka, owner.kafka),
-        application=owner.declared.application if owner.declared is not None else "",
-        declared_sinks=owner.declared.sinks if owner.declared is not None else (),
-        jobs_file=owner.declared.source if owner.declared is not None else "",
-        file_sinks=tuple(file_sink or ()),
-        new_sinks=parse_new_sinks(new_sink or []),
-        link=link,
-        by=by,
-    )
+            of_job = job_of_reference(place.store, savepoint, job)
+    owner, query = _owner(of_job, repository, jobs, guess=not generation), QueryRef.parse(of_job).name
+    by, single_sinks, moved = who("cli"), parse_sink_choices(sink_of or []), parse_new_sinks(new_sink or [])
+    kafka_at = brokers_of(kafka, owner.kafka)
     with console.progress() as progress:
-        if dry_run:
-            pace = Pace(executor=machines, progress=progress)
-            planned = plan_restore(asked(pace, record=False), pace=pace, whole=True)
-            plan = planned.to_dict()
-        else:
-            pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
-            done = restore_savepoint(asked(pace, record=True), pace=pace).to_dict()
-    if dry_run:
-        console.answer(plan, lambda: show_plan(plan))
-        if planned.refusals:
-            raise typer.Exit(planned.refusals[0].exit_code)
-    else:
-        console.answer(done, lambda: show_done(done))
+        pace = Pace(max_bytes_per_s=None if dry_run else rate, executor=machines, progress=progress)
+        if place is None:
+            assert owner.declared is not None
+            place, chosen = from_place(
+                owner.declared,
+                NEAREST,
+                savepoint,
+                control=owner.records,
+                target=into or str(owner.checkpoint),
+                record=not dry_run,
+                query=query,
+                by=by,
+                pace=pace,
+            )
+        each = RestoreRequest(
+            place,
+            savepoint,
+            job=of_job,  # which savepoints are of its line is known by its records
+            into=open_store(into) if into is not None else None,
+            generation=owner.records if generation else None,
+            control=None if generation else owner.records,
+            guessed=owner.declared is None,
+            mode=mode,
+            sink=sink,
+            sink_of=single_sinks,
+            source=source,
+            kafka=kafka_at,
+            file_sinks=tuple(file_sink or ()),
+            new_sinks=moved,
+            link=link,
+            by=by,
+        )
+        request = TogetherRequest(each, owner.declared, query, chosen=chosen, whole=True)
+        found = plan_together(request, pace=pace) if dry_run else restore_together(request, pace=pace)
+    answer(found.to_dict()["queries"][query], [found])
 
 
 def _open(location: str, job: str | None, jobs: str | None) -> Repository:
@@ -256,7 +241,32 @@ def _owner(of_job: str, repository: str, jobs: str | None, *, guess: bool) -> _O
     return _Owner(declared.records(), declared.queries.get(asked.name), declared, declared.kafka)
 
 
-def show_plan(plan: dict[str, Any]) -> None:
+def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport]) -> None:
+    """Say what restores would do, or have done; what speaks against a plan gives the exit code.
+
+    Args:
+        found: The same as JSON.
+    """
+    from streambank.recovery.together import TogetherPlan
+
+    def text() -> None:
+        for one in done:
+            shown = one.to_dict()
+            for of_query in shown["queries"].values():
+                (_show_plan if isinstance(one, TogetherPlan) else _show_done)(of_query)
+            for query in shown["already_restored"]:
+                console.line(f"query {query} was restored already, by the restore that was not finished")
+            if len(shown["queries"]) > 1:
+                console.line(f"The savepoints were taken within {console.age(one.skew_s)} of each other.")
+
+    console.answer(found, text)
+    for one in done:
+        if isinstance(one, TogetherPlan):
+            for refusal in one.refusals:
+                raise typer.Exit(refusal.exit_code)
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
     """What a restore would do, for people."""
     from streambank.recovery.report import unknown_times
 
@@ -286,7 +296,7 @@ def show_plan(plan: dict[str, Any]) -> None:
             console.line(f"  hint: {refusal['hint']}")
 
 
-def show_done(done: dict[str, Any]) -> None:
+def _show_done(done: dict[str, Any]) -> None:
     """What a restore came to, for people."""
     console.line(
         f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
