@@ -43,7 +43,7 @@ def _alive(plans: Mapping[str, RestorePlan]) -> list[tuple[str, str]]:
 
 
 def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
-    from streambank.recovery.report import unknown_times
+    from streambank.recovery.estimates import unknown_times
 
     savepoint = filled("{} of {}", code(plan.savepoint), code(plan.job))
     rows: list[tuple[str, str]] = [

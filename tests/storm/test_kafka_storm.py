@@ -146,7 +146,7 @@ def test_partitions_that_were_added_since_are_read_by_the_restored_query(job: Or
             job.repository, saved.savepoint, job="origins", generation=job.job.records(), sink="accept", by=BY
         )
     )
-    assert report.sources[0]["added"] == [f"{FLIGHTS}/2", f"{FLIGHTS}/3"]
+    assert report.plan.sources[0]["added"] == [f"{FLIGHTS}/2", f"{FLIGHTS}/3"]
     assert any("read from their beginning" in warning for warning in report.warnings)
     assert {2, 3} <= {partition for partition, end in job.kafka.ends(FLIGHTS).items() if end > 0}
     job.start()
@@ -170,6 +170,6 @@ def test_what_a_refused_restore_would_have_cost(job: Origins) -> None:
         restore(RestoreRequest(job.repository, saved.savepoint, by=BY, **choices))
     assert raised.value.code == "source-would-lose-records"
     report = restore(RestoreRequest(job.repository, saved.savepoint, by=BY, source="accept", **choices))
-    assert report.sources[0]["lost_records"] == 550, "500 departures, one in ten of them twice"
+    assert report.plan.sources[0]["lost_records"] == 550, "500 departures, one in ten of them twice"
     with pytest.raises(StreambankError, match="Some data may have been lost"):
         job.start()

@@ -178,8 +178,8 @@ class _Exchange:
                 ),
                 pace=Pace(progress=progress),
             )
-            assert report.generation is not None, "a generation was asked for"
-            number = report.generation
+            assert report.plan.generation is not None, "a generation was asked for"
+            number = report.plan.generation
         running = self._start() is not None
         state: ExchangeState = "nothing-to-do" if made is None else "exchanged"
         return ExchangeResult(self.name, state, batch, before, made, number, current.number, running)

@@ -17,7 +17,7 @@ from streambank.inputs.replayable import replayable_effect, source_effect
 from streambank.kafka.retention import Replay
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.choosing.resolve import Next, PassedOver, Skipped, as_of_json
-from streambank.recovery.report import Estimate
+from streambank.recovery.estimates import Estimate
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader
 from streambank.repository.manifest import Manifest

@@ -20,8 +20,8 @@ from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.choosing.resolve import ANY_LINE, Chosen, next_ones
+from streambank.recovery.estimates import Estimate, estimates
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
-from streambank.recovery.report import Estimate, estimates
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader, readers_of, said_of_readers

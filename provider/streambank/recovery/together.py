@@ -141,7 +141,7 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
         with hinting_refresh(request.job):
             report = restore(_of_query(request, request.only), pace=pace)
         seconds = time.monotonic() - began
-        return TogetherReport(_name_of(request, report), {request.only: report}, (), 0.0, seconds)
+        return TogetherReport(_name_of(request, report.plan), {request.only: report}, (), 0.0, seconds)
     job, records = _several(request)
     with hold_job(records, by=request.each.by) as held:
         plan = _planned(request, pace, held=True)
@@ -166,8 +166,8 @@ def _several(request: TogetherRequest) -> tuple[Job, JobControl]:
     return request.job, request.each.generation
 
 
-def _name_of(request: TogetherRequest, done: RestorePlan | RestoreReport) -> str:
-    return QueryRef.parse(done.job).job if request.job is None else request.job.name
+def _name_of(request: TogetherRequest, plan: RestorePlan) -> str:
+    return QueryRef.parse(plan.job).job if request.job is None else request.job.name
 
 
 def _planned(request: TogetherRequest, pace: Pace, *, held: bool) -> TogetherPlan:

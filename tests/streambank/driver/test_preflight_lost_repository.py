@@ -248,12 +248,12 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
     assert marker is not None
     (warning,) = report.warnings
     assert "names generation 2" in warning and "make sure that none is" in warning
-    assert (marker.generation, marker.location) == (report.generation, report.layout.target)
-    assert report.generation == 3, "above the generation that was lost, should it come back"
+    assert (marker.generation, marker.location) == (report.plan.generation, report.layout.target)
+    assert report.plan.generation == 3, "above the generation that was lost, should it come back"
     assert marker.repository == job.repository, "where its savepoints belong"
     spec = prepare_launch(job, job.records(), by=BY)
     assert (spec.queries[MAIN].generation, spec.queries[MAIN].committed) == (
-        report.generation,
+        report.plan.generation,
         checkpoint.last,
     )
     assert spec.queries[MAIN].declared == job.checkpoint

@@ -182,7 +182,7 @@ def test_a_restore_without_them_is_refused_unless_that_is_accepted(
         restore(request())
     assert caught.value.code == "source-would-lose-files" and "--source accept" in caught.value.hint
     report = restore(request("accept"))
-    assert report.source_effect.endswith("This is accepted.")
+    assert report.plan.source_effect().endswith("This is accepted.")
     assert any(gone.as_uri() in warning for warning in report.warnings)
 
 

@@ -57,7 +57,8 @@ def test_a_restore_is_refused_until_it_is_accepted(shop: SimulatedJob) -> None:
     assert plan.possible_choices.source == ("accept",)
     assert plan.to_dict()["sources"][0]["repeatable"] is False
     report = shop.restore(taken.savepoint, source="accept")
-    assert "cannot be repeated" in report.source_effect and "This is accepted" in report.source_effect
+    effect = report.plan.source_effect()
+    assert "cannot be repeated" in effect and "This is accepted" in effect
 
 
 def test_a_restore_where_the_query_stands_asks_nothing(shop: SimulatedJob) -> None:

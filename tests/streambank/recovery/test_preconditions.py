@@ -61,7 +61,7 @@ def test_records_that_somebody_names_may_have_moved(shop: SimulatedJob) -> None:
     report = restore(
         RestoreRequest(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
     )
-    assert report.generation == 2
+    assert report.plan.generation == 2
 
 
 def test_guessed_records_that_are_the_jobs_are_used(shop: SimulatedJob) -> None:
@@ -72,12 +72,12 @@ def test_guessed_records_that_are_the_jobs_are_used(shop: SimulatedJob) -> None:
             shop.repository, savepoint, generation=control, guessed=True, opener=quick_store, by=BY
         )
     )
-    assert report.generation == 2
+    assert report.plan.generation == 2
 
 
 def test_a_look_at_a_savepoint_in_a_directory_needs_no_records(shop: SimulatedJob) -> None:
     savepoint = managed(shop, ELSEWHERE)
-    assert shop.restore(savepoint, control=shop.control(), guessed=True).batch == 2
+    assert shop.restore(savepoint, control=shop.control(), guessed=True).plan.batch == 2
 
 
 @pytest.mark.parametrize("to", ["where they are", "elsewhere"])
@@ -90,7 +90,7 @@ def test_records_that_were_moved_out_of_the_repository_are_the_jobs(shop: Simula
         shop.repository, savepoint, generation=shop.control(), guessed=True, opener=quick_store, by=BY
     )
     if to == "where they are":
-        assert restore(request).generation == 2
+        assert restore(request).plan.generation == 2
     else:
         with pytest.raises(RefusedError) as caught:
             restore(request)

@@ -26,7 +26,7 @@ class TestIntoADirectory:
         report = shop.restore(taken.savepoint)
         restored = contents(shop.open("restored"))
         assert restored == {path: shop.checkpoint.read(path) for path in closure.paths}
-        assert (report.batch, report.layout.files) == (7, len(closure.paths))
+        assert (report.plan.batch, report.layout.files) == (7, len(closure.paths))
         assert CheckpointReader(shop.open("restored")).closure().batch == 7
 
     def test_leaves_a_report_beside_the_directory(self, shop: SimulatedJob) -> None:
@@ -110,8 +110,8 @@ class TestModes:
             shop.restore(taken.savepoint, mode="fork")
         assert caught.value.code == "fork-shares-sink"
         report = shop.restore(taken.savepoint, mode="fork", sink="accept")
-        assert report.query_id != shop.live.query_id
-        assert CheckpointReader(shop.open("restored")).query_id() == report.query_id
+        assert report.layout.query_id != shop.live.query_id
+        assert CheckpointReader(shop.open("restored")).query_id() == report.layout.query_id
         assert report.layout.rewritten == ("metadata",)
         with pytest.raises(InputError):
             shop.restore(taken.savepoint, "elsewhere", mode="fork", sink="rollback")

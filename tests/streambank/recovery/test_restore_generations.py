@@ -42,7 +42,7 @@ class TestGenerations:
         again = restore(
             RestoreRequest(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
         )
-        assert again.generation == 3
+        assert again.plan.generation == 3
 
     def test_refused_while_a_driver_lives(self, shop: SimulatedJob) -> None:
         shop.run(5)
@@ -131,7 +131,7 @@ class TestGenerations:
         report = restore(
             RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
         )
-        assert (report.generation, report.layout.cleared_files) == (2, 2)
+        assert (report.plan.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
 
     def test_an_output_that_was_left_stays_left(self, shop: SimulatedJob) -> None:

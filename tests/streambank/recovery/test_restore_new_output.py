@@ -120,7 +120,7 @@ class TestNewOutput:
             shop.restore(taken.savepoint, new_sinks={store.uri: shop.open("new").uri for store in stores})
         assert caught.value.code == "two-sinks-one-directory"
         report = shop.restore(taken.savepoint, new_sinks={other.store.uri: shop.open("new").uri})
-        assert [sink["new_path"] for sink in report.sinks] == [None, shop.open("new").uri]
+        assert [sink["new_path"] for sink in report.plan.sinks] == [None, shop.open("new").uri]
 
     def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: SimulatedJob) -> None:
         shop.run(5)
@@ -170,7 +170,11 @@ class TestNewOutput:
         third = restore(
             RestoreRequest(shop.repository, again.savepoint, generation=control, by=BY, opener=quick_store)
         )
-        assert (third.generation, third.sinks[0]["standing"], third.sinks[0]["path"]) == (3, "even", new.uri)
+        assert (third.plan.generation, third.plan.sinks[0]["standing"], third.plan.sinks[0]["path"]) == (
+            3,
+            "even",
+            new.uri,
+        )
         generation = control.generation()
         assert generation is not None
         assert generation.new_sinks == {old: new.uri}  # it is still not to go on there

@@ -91,7 +91,7 @@ def test_the_older_generation_is_not_started(
 
     report = go_back(shop)
     spec = prepare_launch(job, job.records(), by=BY)
-    assert spec.queries["main"].generation == report.generation
+    assert spec.queries["main"].generation == report.plan.generation
     check_generations(spec, job.records())
 
 

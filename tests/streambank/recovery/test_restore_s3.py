@@ -125,4 +125,4 @@ def test_damage_on_s3_is_found_and_passed_over(
     assert not verify(repository, "orders", bad.savepoint, level="full").ok
     here = open_store(tmp_path / "here")
     report = restore(RestoreRequest(repository, "latest-good", job="orders", into=here, sink="accept"))
-    assert report.savepoint == good.savepoint
+    assert report.plan.savepoint == good.savepoint

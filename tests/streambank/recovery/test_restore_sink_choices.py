@@ -107,7 +107,7 @@ def test_the_table_goes_back_and_the_log_is_left(shop: Shop, ahead: str) -> None
     (rolled_back,) = report.rolled_back
     assert (rolled_back["kind"], rolled_back["batch"], rolled_back["rows_removed"]) == ("delta", 4, 6)
     assert "What can be rolled back was rolled back; the rest was accepted." in report.sink_effect
-    assert [one["choice"] for one in report.sinks] == ["rollback", "accept"]
+    assert [one["choice"] for one in report.plan.sinks] == ["rollback", "accept"]
     assert shop.lake.write(5, ["new"]), "batch 5 is not taken for done any more"
 
 

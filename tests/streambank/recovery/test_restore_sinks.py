@@ -65,7 +65,7 @@ class TestSinks:
         report = shop.restore(taken.savepoint, sink="accept")
         assert contents(shop.sink_store) == before
         assert report.to_dict()["sink"] == "accept"
-        assert report.sinks[0]["standing"] == "ahead"
+        assert report.plan.sinks[0]["standing"] == "ahead"
 
     def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: SimulatedJob) -> None:
         shop.run(5)
@@ -83,7 +83,7 @@ class TestSinks:
         shop.restore(taken.savepoint, "accepted", sink="accept")
         report = shop.restore(taken.savepoint, sink="rollback-accept")
         assert report.rolled_back[0]["files_aside"] == 2
-        says = str(report.sinks[0]["says"])
+        says = str(report.plan.sinks[0]["says"])
         assert "lose rows of 2 files" in says and "lacks 1 data file" in says
         assert shop.sink is not None and shop.sink.latest() == 4
 
@@ -123,8 +123,8 @@ class TestSinks:
             )
         )
         report = shop.restore(taken.savepoint)
-        assert report.sinks[0]["guarded"] is False
-        assert "not guarded" in str(report.sinks[0]["says"])
+        assert report.plan.sinks[0]["guarded"] is False
+        assert "not guarded" in str(report.plan.sinks[0]["says"])
 
 
 def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     report = restore(
         RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored"), sink=choice)
     )
-    assert report.sinks[0]["later_rows"] == 90
+    assert report.plan.sinks[0]["later_rows"] == 90
     query.add(2)
     query.run(tmp_path / "restored", files_per_batch=4)
     if choice == "accept":

@@ -164,7 +164,7 @@ def test_they_belong_together_where_one_has_none_newer(trio: Trio) -> None:
         trio.take("hours", minute)
         trio.take("users", minute)
     report = trio.restore()
-    assert {name: one.savepoint for name, one in report.reports.items()} == together_at
+    assert {name: one.plan.savepoint for name, one in report.reports.items()} == together_at
     assert report.skew_s == 2.0
 
 
@@ -179,7 +179,7 @@ def test_a_damaged_one_takes_the_others_along(trio: Trio) -> None:
         if newer["users"] in info.path:
             store.write(info.path, store.read(info.path).replace(missing.digest.encode(), b"0" * 64))
     report = trio.restore()
-    assert {name: one.savepoint for name, one in report.reports.items()} == older
+    assert {name: one.plan.savepoint for name, one in report.reports.items()} == older
 
 
 def test_a_living_driver_is_said_once_and_refused(trio: Trio) -> None:
@@ -313,7 +313,7 @@ def test_one_that_came_to_its_end_is_begun_again(trio: Trio, monkeypatch: pytest
     """Since then one query alone got another generation: the others are restored again, too."""
     trio.take_all(0)
     trio.restore()
-    alone = restore(trio.alone("hours")).generation
+    alone = restore(trio.alone("hours")).plan.generation
     newest = {name: number for name, (number, _) in trio.generations().items()}
     assert newest == {"hours": alone, "sessions": 2, "users": 2} and alone == 3
     # It has gone on from another savepoint meanwhile.
@@ -449,8 +449,8 @@ def test_the_plan_says_how_each_was_chosen(trio: Trio) -> None:
     plan = plan_together(trio.request(reference=moment))
     assert {to_json_time(one.as_of.at) for one in plan.plans.values() if one.as_of} == {moment}
     report = trio.restore()
-    assert {name: one.savepoint for name, one in report.reports.items()} == older
-    assert [one.savepoint for one in report.reports["users"].skipped] == [newer["users"]]
+    assert {name: one.plan.savepoint for name, one in report.reports.items()} == older
+    assert [one.savepoint for one in report.reports["users"].plan.skipped] == [newer["users"]]
 
 
 def test_of_a_query_that_is_restored_already_nothing_is_asked(

@@ -135,7 +135,7 @@ class TestOfATake:
         assert (taken.name, taken.to_dict()["name"]) == ("before-upgrade", "before-upgrade")
         assert shop.repository.find("before-upgrade") == (JOB, taken.savepoint)
         assert shop.repository.load(JOB, taken.savepoint).name == "before-upgrade"
-        assert shop.restore("before-upgrade").savepoint == taken.savepoint
+        assert shop.restore("before-upgrade").plan.savepoint == taken.savepoint
 
     def test_of_what_is_there_already_gives_it_the_name(self, shop: SimulatedJob) -> None:
         shop.run(3)

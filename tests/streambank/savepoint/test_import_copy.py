@@ -55,7 +55,7 @@ def test_a_whole_copy_is_what_a_savepoint_of_the_query_would_be(shop: SimulatedJ
     assert len(manifest.sinks[0]["files"]) == 8, "the log of the live sink up to the batch"
     assert verify(shop.repository, JOB, result.taken.savepoint, "full").ok
     report = shop.restore(result.taken.savepoint, sink="rollback")
-    assert report.batch == 7
+    assert report.plan.batch == 7
     assert imported(shop, copy).taken.already_there
 
 

@@ -183,7 +183,7 @@ def test_the_flights_job_lives_on_s3(flights: Flights) -> None:
             repository, "latest-good", job="flights", generation=job.records(), sink="rollback", by=BY
         )
     )
-    assert report.savepoint == savepoint
+    assert report.plan.savepoint == savepoint
     assert flights.checkpoint == f"{job.checkpoint}.g0002"
     assert CheckpointReader(open_store(flights.checkpoint)).inspect().last_committed_batch == saved.batch
 

@@ -32,7 +32,7 @@ class TestLatestGood:
         shop.run(1)
         newest = shop.take()
         report = shop.restore("latest-good")
-        assert (report.savepoint, report.skipped) == (newest.savepoint, ())
+        assert (report.plan.savepoint, report.plan.skipped) == (newest.savepoint, ())
 
     def test_walks_back_past_damaged_ones_and_says_which(self, shop: SimulatedJob) -> None:
         shop.run(3)
@@ -63,7 +63,7 @@ class TestLatestGood:
         assert plan.skipped[0].why
         assert shop.repository_store.exists(manifest)
         report = shop.restore("latest-good", sink="rollback")
-        assert report.savepoint == good.savepoint
+        assert report.plan.savepoint == good.savepoint
         # what was found is recorded, so that no one counts on the damaged one
         summaries = {one.savepoint: one for one in shop.repository.manifests(JOB)}
         assert summaries[damaged.savepoint].verified_ok is False
@@ -120,12 +120,15 @@ class TestLatestGood:
         shop.run(6)
         newest = shop.take()
         shop.take(batch=2)
-        assert shop.restore("latest-good").savepoint == newest.savepoint
+        assert shop.restore("latest-good").plan.savepoint == newest.savepoint
         # what goes on from a restore is newer than what it was restored from, whatever its batches are called
         again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
         from_there = take(TakeRequest(again.store, shop.repository, JOB))
         assert from_there.batch < newest.batch
-        assert shop.restore("latest-good", "restored-again", sink="accept").savepoint == from_there.savepoint
+        assert (
+            shop.restore("latest-good", "restored-again", sink="accept").plan.savepoint
+            == from_there.savepoint
+        )
 
     def test_none_that_verifies(self, shop: SimulatedJob) -> None:
         shop.run(3)
@@ -166,8 +169,8 @@ class TestLatestGood:
 
         monkeypatch.setattr("streambank.recovery.choosing.resolve.verify", expired)
         report = shop.restore("latest-good", sink="rollback")
-        assert report.savepoint == older.savepoint
-        assert [one.to_dict() for one in report.skipped] == [
+        assert report.plan.savepoint == older.savepoint
+        assert [one.to_dict() for one in report.plan.skipped] == [
             {"savepoint": newest.savepoint, "why": "It has expired meanwhile."}
         ]
 
@@ -179,7 +182,7 @@ class TestLatestGood:
         with pytest.raises(InputError) as caught:
             shop.restore("latest-good")
         assert caught.value.code == "which-job"
-        assert shop.restore("latest-good", job="other").job == "other"
+        assert shop.restore("latest-good", job="other").plan.job == "other"
 
 
 class TestByTime:
@@ -222,7 +225,7 @@ class TestByTime:
             )
         assert newer in errors[0].message and errors[0].code == "savepoint-damaged"
         assert contents(shop.open("restored")) == {}, "nothing older is restored by itself"
-        assert restore(self.request(shop, older)).savepoint == older
+        assert restore(self.request(shop, older)).plan.savepoint == older
 
     @pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
     def test_one_whose_manifest_is_altered_is_not_passed_over(

@@ -84,14 +84,14 @@ def test_an_entry_that_spark_reads_no_more_may_be_damaged(shop: SimulatedJob) ->
 
     report = shop.restore(taken.savepoint, sink="accept")
 
-    assert report.sinks[0]["standing"] == "damaged"
-    assert report.sinks[0]["log_gap"] is None
+    assert report.plan.sinks[0]["standing"] == "damaged"
+    assert report.plan.sinks[0]["log_gap"] is None
 
 
 def test_later_batches_are_accepted_where_their_log_is_whole(shop: SimulatedJob) -> None:
     taken = shop.run(5).take()
     shop.run(7)
-    assert shop.restore(taken.savepoint, sink="accept").sinks[0]["standing"] == "ahead"
+    assert shop.restore(taken.savepoint, sink="accept").plan.sinks[0]["standing"] == "ahead"
     shop.sink_store.delete(f"{LOG}/10")
 
     with pytest.raises(RefusedError) as refused:

@@ -90,7 +90,7 @@ class TestNoSinkKnown:
         assert "CANNOT_READ_DELTA_FILE_NOT_EXISTS" in error.message and "fails at each start" in error.message
         assert ("has batch 7" if lost else "batches 5 to 7") in error.message
         assert "--file-sink DIR" in error.hint and "--sink accept" in error.hint
-        assert shop.restore(taken.savepoint, sink="accept").sink == "accept"
+        assert shop.restore(taken.savepoint, sink="accept").plan.sink == "accept"
 
     def test_without_state_the_loss_is_named(self, shop: SimulatedJob) -> None:
         lose_state(shop)
@@ -239,7 +239,7 @@ class TestNamedAfterwards:
         taken = shop.take()
         shop.run(1)
         report = shop.restore(taken.savepoint, file_sinks=(shop.sink_store.uri,), sink="rollback")
-        assert len(report.sinks) == len(report.rolled_back) == 1
+        assert len(report.plan.sinks) == len(report.rolled_back) == 1
 
 
 class TestOnAService:
@@ -262,7 +262,7 @@ class TestOnAService:
         if again:
             assert refused(remote, taken, file_sinks=sinks, sink="rollback").code == "not-this-sink"
         else:
-            assert remote.restore(taken.savepoint, file_sinks=sinks).sinks[0]["safe"] is True
+            assert remote.restore(taken.savepoint, file_sinks=sinks).plan.sinks[0]["safe"] is True
 
     @pytest.mark.parametrize(("same_line", "found"), [(True, 1), (None, 0), (False, 0)])
     def test_where_no_time_tells_the_records_do(

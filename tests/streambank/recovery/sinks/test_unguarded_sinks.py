@@ -242,7 +242,7 @@ class TestHowFar:
         managed.run(6)
         next_generation(managed, old, sink="accept")
         newer = saved(managed, checkpoint=going_on(managed, 3).store)
-        assert next_generation(managed, newer, unmoved=True).generation == 3
+        assert next_generation(managed, newer, unmoved=True).plan.generation == 3
 
     def test_of_a_lost_checkpoint_the_progress_records_tell(self, managed: SimulatedJob) -> None:
         taken = saved(managed)

@@ -268,7 +268,7 @@ def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport])
 
 def _show_plan(plan: dict[str, Any]) -> None:
     """What a restore would do, for people."""
-    from streambank.recovery.report import unknown_times
+    from streambank.recovery.estimates import unknown_times
 
     if plan["another_line"]:
         console.line(plan["another_line"])
