@@ -47,20 +47,10 @@ def new_sink_choices(value: Any) -> dict[str, str]:
         InputError: It is something else (code `bad-option`), a line does not name one new directory (code
             `bad-new-sink`), or a directory is neither an absolute path nor a URI (code `bad-option`).
     """
-    if value is None or value == "" or value == "None":
-        return {}
     if isinstance(value, Mapping):
         found = {str(old): str(new) for old, new in value.items()}
-    elif isinstance(value, str):
-        found = parse_new_sinks(line.strip() for line in value.splitlines() if line.strip())
-    elif isinstance(value, Sequence):
-        found = parse_new_sinks(str(line).strip() for line in value if str(line).strip())
     else:
-        raise InputError(
-            f"new_sinks must be a list of OLD=NEW, not {value!r}.",
-            code="bad-option",
-            hint='Write ["/data/out=/data/new-out"].',
-        )
+        found = parse_new_sinks(_pairs(value, "new_sinks", "OLD=NEW", "/data/out=/data/new-out"))
     for place in (*found, *found.values()):
         if (
             scheme_of(place) == "file"
@@ -82,18 +72,23 @@ def sink_choices(value: Any) -> dict[str, SinkChoice]:
         InputError: It is something else (code `bad-option`), or a line does not name one sink and a choice
             (`bad-sink-choice`).
     """
-    if value is None or value == "" or value == "None":
-        return {}
     if isinstance(value, Mapping):
         value = [f"{path}={choice}" for path, choice in value.items()]
+    return parse_sink_choices(_pairs(value, "sink_of", "SINK=CHOICE", "/data/out=rollback"))
+
+
+def _pairs(value: Any, option: str, form: str, example: str) -> list[str]:
+    """What a list has, or the lines of a text; nothing of nothing."""
+    if value is None or value == "None":
+        return []
     lines = value.splitlines() if isinstance(value, str) else value
     if not isinstance(lines, Sequence):
         raise InputError(
-            f"sink_of must be a list of SINK=CHOICE, not {value!r}.",
+            f"{option} must be a list of {form}, not {value!r}.",
             code="bad-option",
-            hint='Write ["/data/out=rollback"].',
+            hint=f'Write ["{example}"].',
         )
-    return parse_sink_choices(str(line).strip() for line in lines if str(line).strip())
+    return [text for line in lines if (text := str(line).strip())]
 
 
 def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
