@@ -24,6 +24,7 @@ from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import together
 from streambank.recovery.choices import parse_file_sinks
+from streambank.recovery.choosing import resolve
 from streambank.recovery.choosing import together as choosing
 from streambank.recovery.choosing.nearest import choose_nearest
 from streambank.recovery.choosing.resolve import choose
@@ -35,6 +36,7 @@ from streambank.recovery.together import TogetherReport, plan_together, restore_
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
+from streambank.savepoint.verify import VerifyReport, verify
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
@@ -166,6 +168,25 @@ def test_they_belong_together_where_one_has_none_newer(trio: Trio) -> None:
     report = trio.restore()
     assert {name: one.plan.savepoint for name, one in report.reports.items()} == together_at
     assert report.skew_s == 2.0
+
+
+def test_a_closer_one_that_expires_meanwhile_is_passed_over(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trio.take_all(0)
+    closest = trio.take_all(10)["hours"]
+    trio.run(1)
+    newest = trio.take("hours", 12)
+
+    def expired(repository: Repository, job: str, savepoint: str, *args: Any, **options: Any) -> VerifyReport:
+        if savepoint == closest:
+            raise NotFoundError("It is gone.", code="no-such-savepoint", hint="")
+        return verify(repository, job, savepoint, *args, **options)
+
+    monkeypatch.setattr(resolve, "verify", expired)
+    hours = plan_together(trio.request()).plans["hours"]
+    assert hours.savepoint == newest
+    assert [(one.savepoint, one.why) for one in hours.skipped] == [(closest, "It has expired meanwhile.")]
 
 
 def test_a_damaged_one_takes_the_others_along(trio: Trio) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -335,6 +335,37 @@ def leaving_out(lines: Lines, others: list[tuple[Manifest, str]]) -> Callable[[M
     return leave_out
 
 
+def first_whole(
+    repository: Repository,
+    job: str,
+    savepoints: Iterable[str],
+    *,
+    record: bool,
+    by: Mapping[str, Any] | None,
+    pace: Pace,
+) -> tuple[Chosen | None, list[Skipped]]:
+    """The first of some savepoints of a query of which every byte is right, and those before it.
+
+    Raises:
+        RefusedError: It is signed, and there is no key (code `signing-key-missing`).
+    """
+    damaged: list[Skipped] = []
+    for savepoint in savepoints:
+        try:
+            report = verify(repository, job, savepoint, "full", pace=pace, record=record, by=by)
+            if report.restorable:
+                require_key(repository, job, savepoint)
+                return Chosen(repository.load(job, savepoint), warnings=unrecorded(report)), damaged
+        except NotFoundError as error:
+            if error.code != "no-such-savepoint":
+                raise
+            damaged.append(Skipped(savepoint, "It has expired meanwhile."))
+            continue
+        problem = next(finding for finding in report.findings if finding.severity == "error")
+        damaged.append(Skipped(savepoint, f"{problem.file}: {problem.cause}"))
+    return None, damaged
+
+
 def _latest_good(
     repository: Repository,
     job: str,
@@ -349,32 +380,14 @@ def _latest_good(
     lines = lines.knowing(readable)
     others = {one.savepoint: lines.why_not(one) for one in newest_first(readable)}
     own = [one for one in readable if not others[one.savepoint]]
-    damaged = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
+    passed = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
     if readable and not (own or unreadable):
         raise only_others([(job, savepoint) for savepoint in others])
-    for summary in newest_first(own):
-        try:
-            report = verify(
-                repository,
-                job,
-                summary.savepoint,
-                "full",
-                pace=pace,
-                record=record,
-                by=by,
-            )
-            if report.restorable:
-                require_key(repository, job, summary.savepoint)
-                manifest = repository.load(job, summary.savepoint)
-                return Chosen(manifest, (*unreadable, *damaged), unrecorded(report))
-        except NotFoundError as error:
-            if error.code != "no-such-savepoint":
-                raise
-            damaged.append(Skipped(summary.savepoint, "It has expired meanwhile."))
-            continue
-        problem = next(finding for finding in report.findings if finding.severity == "error")
-        damaged.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
-    skipped = [*damaged, *unreadable]  # the newest first, as far as can be told
+    newest = [one.savepoint for one in newest_first(own)]
+    found, damaged = first_whole(repository, job, newest, record=record, by=by, pace=pace)
+    if found is not None:
+        return replace(found, skipped=(*unreadable, *passed, *damaged))
+    skipped = [*passed, *damaged, *unreadable]  # the newest first, as far as can be told
     if not skipped:
         raise none_of(repository.store, job)
     raise NotFoundError(

@@ -26,18 +26,10 @@ from streambank.recovery.choosing.nearest import (
     whole_at,
 )
 from streambank.recovery.choosing.older import BY_AGE
-from streambank.recovery.choosing.resolve import (
-    Chosen,
-    PassedOver,
-    Skipped,
-    choose,
-    hinting_refresh,
-    unrecorded,
-)
+from streambank.recovery.choosing.resolve import Chosen, PassedOver, choose, first_whole, hinting_refresh
 from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
-from streambank.savepoint.verify import verify
 from streambank.sites.forks import Lines
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -144,17 +136,16 @@ def _closest(
         for one in candidates
         if one.taken_at is not None and not lines.why_not(one)
     }
-    damaged: list[Skipped] = []
-    for savepoint in sorted(there, key=lambda one: distance(there[one])):
-        if distance(there[savepoint]) >= distance(newest.manifest.taken_at):
-            break
-        report = verify(repository, of_query, savepoint, "full", pace=pace, record=record, by=by)
-        if report.restorable:
-            manifest, said = repository.load(of_query, savepoint), unrecorded(report)
-            return replace(newest, manifest=manifest, skipped=(*newest.skipped, *damaged), warnings=said)
-        problem = next(one for one in report.findings if one.severity == "error")
-        damaged.append(Skipped(savepoint, f"{problem.file}: {problem.cause}"))
-    return replace(newest, skipped=(*newest.skipped, *damaged))
+    closer = [one for one in there if distance(there[one]) < distance(newest.manifest.taken_at)]
+    closer.sort(key=lambda one: distance(there[one]))
+    found, damaged = first_whole(repository, of_query, closer, record=record, by=by, pace=pace)
+    whole = found or newest
+    return replace(
+        newest,
+        manifest=whole.manifest,
+        skipped=(*newest.skipped, *damaged),
+        warnings=whole.warnings,
+    )
 
 
 def from_place(
