@@ -32,23 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """How a restore is asked for; see `streambank.recovery.request`.
+    """How a restore is asked for: as the arguments of `RestoreSavepointOperator` say.
 
     Attributes:
-        savepoint: A reference, such as `latest-good` or `03:00`; or the id of each query's by its name.
+        savepoint: A reference; or the id of the savepoint of each query by its name.
         all_queries: Of all queries of the job, as one, to savepoints that belong together.
-        repository: Where the savepoints come from: a replica, or `nearest`; None for the job's repository.
-        into: An empty directory; None for the job's next generation.
-        sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
-        sink_of: The same for single sinks, by the paths that a plan shows.
-        source: `refuse` or `accept`, where sources lack input.
-        kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
-        mode: `no-claim`, `claim` or `fork`.
-        new_sinks: New output directories instead of file sinks of the savepoint.
-        file_sinks: Output directories of file sinks that a savepoint does not name: `QUERY=DIR`, or `DIR` of
-            one query.
-        link: Share bytes with the repository instead of copying them.
-        unmoved: Refuse where the query has gone on since the savepoint.
         executor: Who hashes and copies; threads of this process by default.
         skipped: What the plan has passed over before it came to the savepoint; of all queries by their names.
     """
