@@ -161,7 +161,7 @@ def test_by_its_id_the_plan_says_it_first_and_the_approval_shows_it(job: Job, tm
     assert said.possible, "a person may want it"
     assert said.another_line.startswith("It is of another line: of query ")
     assert (
-        plan_markdown(TogetherPlan(job.name, {"main": said}))
+        plan_markdown(TogetherPlan({"main": said}))
         .splitlines()[2]
         .startswith("| Another line | It is of another line: of query ")
     )
@@ -277,7 +277,7 @@ def test_where_nothing_says_which_is_the_job_s_the_plan_says_so_first(job: Job, 
         assert said.another_line.startswith("It may be of another line: of query ")
         assert "of 2 queries" in said.another_line
     assert (
-        plan_markdown(TogetherPlan(job.name, {"main": said}))
+        plan_markdown(TogetherPlan({"main": said}))
         .splitlines()[2]
         .startswith("| Another line | It may be of another line: ")
     )

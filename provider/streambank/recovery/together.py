@@ -53,10 +53,14 @@ class TogetherPlan:
         chosen: The savepoint of each, and how it was chosen.
     """
 
-    job: str
     plans: Mapping[str, RestorePlan]
     done: tuple[str, ...] = ()
     chosen: Mapping[str, Chosen] = field(default_factory=dict)
+
+    @property
+    def job(self) -> str:
+        """The job without a query."""
+        return QueryRef.parse(next(iter(self.plans.values())).job).job
 
     @property
     def skew_s(self) -> float:
@@ -83,25 +87,17 @@ class TogetherReport:
     """A restore of the queries of a job that has been done.
 
     Attributes:
+        plan: What was planned, with the queries that the restore before this one had restored already.
         reports: Of each query that was restored now, by its name.
-        done: Queries that the restore before this one had restored already.
-        skew_s: Seconds between the oldest and the newest savepoint.
     """
 
-    job: str
+    plan: TogetherPlan
     reports: Mapping[str, RestoreReport]
-    done: tuple[str, ...]
-    skew_s: float
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "skew_s": round(self.skew_s, 1),
-            "queries": {name: report.to_dict() for name, report in self.reports.items()},
-            "already_restored": list(self.done),
-            "seconds": round(self.seconds, 3),
-        }
+        reports = {name: report.to_dict() for name, report in self.reports.items()}
+        return {**self.plan.to_dict(), "queries": reports, "seconds": round(self.seconds, 3)}
 
 
 def skew_s(moments: Sequence[datetime]) -> float:
@@ -119,7 +115,7 @@ def plan_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> Tog
         return _planned(request, pace, held=False)
     with hinting_refresh(request.job):
         plan = plan_restore(_of_query(request, request.only), pace=pace, whole=request.whole)
-    return TogetherPlan(_name_of(request, plan), {request.only: plan})
+    return TogetherPlan({request.only: plan})
 
 
 def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> TogetherReport:
@@ -140,9 +136,9 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
     if request.only is not None:
         with hinting_refresh(request.job):
             report = restore(_of_query(request, request.only), pace=pace)
-        seconds = time.monotonic() - began
-        return TogetherReport(_name_of(request, report.plan), {request.only: report}, (), 0.0, seconds)
-    job, records = _several(request)
+        plan, reports = TogetherPlan({request.only: report.plan}), {request.only: report}
+        return TogetherReport(plan, reports, time.monotonic() - began)
+    _, records = _several(request)
     with hold_job(records, by=request.each.by) as held:
         plan = _planned(request, pace, held=True)
         for refusal in plan.refusals:
@@ -157,17 +153,13 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
                 held.check()
                 exact = _of_query(request, name, plan.chosen)
                 reports[name] = restore(exact, pace=pace, held=held, readers=planned.readers)
-    return TogetherReport(job.name, reports, plan.done, plan.skew_s, time.monotonic() - began)
+    return TogetherReport(plan, reports, time.monotonic() - began)
 
 
 def _several(request: TogetherRequest) -> tuple[Job, JobControl]:
     """The job whose queries are restored as one, and its records."""
     assert request.job is not None and request.each.generation is not None, "as who asks has seen to"
     return request.job, request.each.generation
-
-
-def _name_of(request: TogetherRequest, plan: RestorePlan) -> str:
-    return QueryRef.parse(plan.job).job if request.job is None else request.job.name
 
 
 def _planned(request: TogetherRequest, pace: Pace, *, held: bool) -> TogetherPlan:
@@ -198,7 +190,6 @@ def _planned(request: TogetherRequest, pace: Pace, *, held: bool) -> TogetherPla
     found = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
     check_sinks_named(job, request.each.sink_of, found)
     return TogetherPlan(
-        job.name,
         {name: _without_refusals(plan) if name in done else plan for name, plan in plans.items()},
         tuple(done),
         chosen,

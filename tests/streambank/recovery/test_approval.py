@@ -91,7 +91,7 @@ def plan(
 
 def alone(found: RestorePlan) -> TogetherPlan:
     """The plan of a set of one."""
-    return TogetherPlan("orders", {"main": found})
+    return TogetherPlan({"main": found})
 
 
 def changed(approved: Choice, now: TogetherPlan) -> str:
@@ -323,7 +323,7 @@ class TestAllQueries:
             "hours": replace(hours, job="flights/hours"),
             "users": replace(users, job="flights/users", savepoint="b000007-y", batch=7),
         }
-        return TogetherPlan("flights", plans)
+        return TogetherPlan(plans)
 
     def test_a_choice_names_the_savepoint_of_each_and_how_far_it_got(self) -> None:
         plans = self.pair(plan(), plan(refuse=(AHEAD,), reached=Reached(9, 9, "")))

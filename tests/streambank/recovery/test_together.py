@@ -150,7 +150,7 @@ def test_each_query_goes_back_to_its_newest(trio: Trio) -> None:
     assert trio.generations() == dict.fromkeys(QUERIES, (1, None)), "a plan changes nothing"
     report = trio.restore()
     assert trio.generations() == {name: (2, newer[name]) for name in QUERIES}
-    assert report.skew_s == 2.0 and set(report.to_dict()["queries"]) == set(QUERIES)
+    assert report.plan.skew_s == 2.0 and set(report.to_dict()["queries"]) == set(QUERIES)
     assert all(batches_of(one.layout.target).committed == 4 for one in report.reports.values())
     assert trio.may_start()
 
@@ -167,7 +167,7 @@ def test_they_belong_together_where_one_has_none_newer(trio: Trio) -> None:
         trio.take("users", minute)
     report = trio.restore()
     assert {name: one.plan.savepoint for name, one in report.reports.items()} == together_at
-    assert report.skew_s == 2.0
+    assert report.plan.skew_s == 2.0
 
 
 def test_a_closer_one_that_expires_meanwhile_is_passed_over(
@@ -253,7 +253,7 @@ def test_a_crash_between_two_queries(trio: Trio, monkeypatch: pytest.MonkeyPatch
     report = trio.restore()
     again = {0: QUERIES, 1: QUERIES[1:], 2: QUERIES[2:], 3: QUERIES}[done]
     assert tuple(report.reports) == again
-    assert report.done == tuple(name for name in QUERIES if name not in again)
+    assert report.plan.done == tuple(name for name in QUERIES if name not in again)
     assert {name: savepoint for name, (_, savepoint) in trio.generations().items()} == taken
     assert trio.may_start()
 
@@ -344,7 +344,7 @@ def test_one_that_came_to_its_end_is_begun_again(trio: Trio, monkeypatch: pytest
     later = {"generation": 4, "location": place, "from_savepoint": "b000099-000000000000"}
     stream.create(4, {**last.data, **later})
     report = trio.restore()
-    assert report.done == () and set(report.reports) == set(QUERIES)
+    assert report.plan.done == () and set(report.reports) == set(QUERIES)
 
 
 def test_a_query_that_is_not_declared_any_more_does_not_stop_a_job(

@@ -257,7 +257,8 @@ def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport])
             for query in shown["already_restored"]:
                 console.line(f"query {query} was restored already, by the restore that was not finished")
             if len(shown["queries"]) > 1:
-                console.line(f"The savepoints were taken within {console.age(one.skew_s)} of each other.")
+                within = console.age(shown["skew_s"])
+                console.line(f"The savepoints were taken within {within} of each other.")
 
     console.answer(found, text)
     for one in done:
