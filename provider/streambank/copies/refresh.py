@@ -22,7 +22,6 @@ removal, the places of the copy are held against what is live.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -54,6 +53,7 @@ from streambank.driver.redirected import place_for
 from streambank.inputs.replayable import replayable_effect, replays_of, source_effect
 from streambank.inputs.sources import Sources, check_still_there, look_at_sources
 from streambank.kafka.settings import Brokers
+from streambank.procedure.procedure import Procedure
 from streambank.recovery.choosing.together import choose_together, from_place
 from streambank.recovery.lay_out import lay_out_copy
 from streambank.recovery.restore import Held, hold_job
@@ -147,7 +147,7 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `refresh`.
     """
-    began, work = time.monotonic(), _Refresh(request, pace)
+    work = _Refresh(request, pace=pace)
     work.check_apart()
     chosen = work.choose(record=False)
     refusals: list[StreambankError] = [*work.of_another_job(), *work.refusals(chosen)]
@@ -158,7 +158,7 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
     elif doubt is not None:
         refusals.insert(0, work.in_use(doubt))
     described = tuple(one.describe(name, work.choice) for name, one in chosen.items())
-    return work.report(described, began, dry_run=True, refusals=tuple(refusals))
+    return work.report(described, dry_run=True, refusals=tuple(refusals))
 
 
 def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshReport:
@@ -182,36 +182,25 @@ def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshRep
             (`generation-moved`).
         StorageError: The environment failed. The copy is as it was, or as the report would say.
     """
-    began, work = time.monotonic(), _Refresh(request, pace)
+    work = _Refresh(request, pace=pace)
     work.check_apart()  # nothing is written before, not even that it failed
     try:
-        return work.run(began)
+        return work.run()
     except StreambankError as error:
         with contextlib.suppress(StreambankError):
-            work.records.record_event(
-                FAILED,
-                copy=request.copy,
-                code=error.code,
-                error=error.message,
-                by=dict(request.by),
-                why=request.why,
-            )
+            work.leave(work.records, FAILED, copy=request.copy, code=error.code, error=error.message)
         raise
 
 
-class _Refresh:
-    def __init__(self, request: RefreshRequest, pace: Pace) -> None:
-        self.request = request
-        self.pace = pace
-        self.job = request.job
+class _Refresh(Procedure[RefreshRequest]):
+    def __init__(self, request: RefreshRequest, *, pace: Pace) -> None:
+        super().__init__(request, pace=pace)
         self.copy = request.job.as_copy(request.copy)
         assert self.copy.copy is not None
         self.policy = self.copy.copy
         self.live = self.job.records()
         self.records = self.copy.records()
-        self.warnings: list[str] = []
-        source = request.repository or self.policy.repository or self.job.repository
-        self.source = source
+        self.source = request.repository or self.policy.repository or self.job.repository
         self.choice = check_choice(request.source or self.policy.source, "source", SOURCE_CHOICES)
         self.brokers = request.kafka or Brokers(self.job.kafka)
 
@@ -220,7 +209,7 @@ class _Refresh:
         """The job on the copy, as commands name it."""
         return f"{self.job.name}{SEPARATOR}{self.policy.name}"
 
-    def run(self, began: float) -> RefreshReport:
+    def run(self) -> RefreshReport:
         with self._holding() as held, ExitStack() as stack:
             self._check_places()
             for foreign in self.of_another_job():
@@ -245,21 +234,14 @@ class _Refresh:
                 self._commit(chosen, held, seen)
             self._follow(chosen, held)
             removed += self._remove(held)
-            seconds = time.monotonic() - began
-            self.records.record_event(
-                REFRESHED,
-                copy=self.policy.name,
-                savepoint=", ".join(one.savepoint for one in described),
-                seconds=round(seconds, 1),
-                by=dict(self.request.by),
-                why=self.request.why,
-            )
-        return self.report(tuple(described), began, removed=tuple(removed))
+            named = ", ".join(one.savepoint for one in described)
+            seconds = round(self.seconds, 1)
+            self.leave(self.records, REFRESHED, copy=self.policy.name, savepoint=named, seconds=seconds)
+        return self.report(tuple(described), removed=tuple(removed))
 
     def report(
         self,
         queries: tuple[QueryRefresh, ...],
-        began: float,
         *,
         dry_run: bool = False,
         refusals: tuple[StreambankError, ...] = (),
@@ -275,7 +257,7 @@ class _Refresh:
             refusals=refusals,
             removed=removed,
             warnings=tuple(dict.fromkeys(self.warnings)),
-            seconds=time.monotonic() - began,
+            seconds=self.seconds,
             by=self.request.by,
             why=self.request.why,
         )
