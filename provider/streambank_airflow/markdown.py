@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from html import escape
 
 from streambank.core.text import visible
+from streambank_airflow.hints import in_words
 
 _MARKUP = re.compile(r"([|\[\]`*_~\\])")
 _BACKTICKS = re.compile("`+")
@@ -53,6 +54,16 @@ def table(rows: Iterable[tuple[str, str]]) -> Markdown:
     """A table of two columns without headings; a text that is no Markdown yet by `cell`."""
     lines = "\n".join(f"| {cell(name)} | {cell(value)} |" for name, value in rows)
     return Markdown(f"| | |\n|---|---|\n{lines}\n")
+
+
+def rows_table(rows: Iterable[tuple[str, str]]) -> Markdown:
+    """The rows of a plan or report (procedure/rows.py), with its warnings and notes in Airflow's words."""
+    from streambank.procedure.rows import NOTE, WARNING
+
+    return table(
+        (f"{title[:1].upper()}{title[1:]}", in_words(text) if title in (WARNING, NOTE) else text)
+        for title, text in rows
+    )
 
 
 def _line(text: str) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -57,6 +57,7 @@ from streambank.driver.prepare import check_made
 from streambank.inputs.files import input_changed
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
+from streambank.procedure.procedure import Procedure, Say, quiet
 from streambank.recovery.choosing.resolve import choose
 from streambank.recovery.lay_out import lay_out_copy
 from streambank.repository.catalog import LATEST_GOOD, candidate_heads, is_rejected, none_of
@@ -81,7 +82,7 @@ def drill(
     request: DrillRequest,
     *,
     launcher: Launcher | None = None,
-    say: Callable[[str], None] = lambda step: None,
+    say: Say = quiet,
     pace: Pace = DEFAULT_PACE,
 ) -> DrillReport:
     """Rehearse a restore of one savepoint of each query.
@@ -92,8 +93,6 @@ def drill(
 
     Args:
         launcher: Where drivers run; what the job declares when left out.
-        say: Called when a step begins, in words.
-        pace: How fast files are written, and who hears of it.
 
     Raises:
         InputError, RefusedError: As `rehearse`.
@@ -136,15 +135,13 @@ def rehearse(
     request: DrillRequest,
     *,
     launcher: Launcher | None = None,
-    say: Callable[[str], None] = lambda step: None,
+    say: Say = quiet,
     pace: Pace = DEFAULT_PACE,
 ) -> DrillReport:
     """Do what a drill does, and leave no report of it among the job's records.
 
     Args:
         launcher: Where drivers run; what the job declares when left out.
-        say: Called when a step begins, in words.
-        pace: How fast files are written, and who hears of it.
 
     Raises:
         InputError: Where the job runs is not known here (code `connection-not-known`).
@@ -169,7 +166,7 @@ def as_drilled(request: DrillRequest) -> Job:
     return job
 
 
-class _Drill:
+class _Drill(Procedure[DrillRequest]):
     def __init__(
         self,
         request: DrillRequest,
@@ -177,20 +174,16 @@ class _Drill:
         control: JobControl,
         launcher: Launcher,
         name: str,
-        say: Callable[[str], None],
+        say: Say,
         pace: Pace,
     ) -> None:
-        self.request = request
+        super().__init__(request, say, pace)
         self.job = job
         self.control = control
         self.launcher = launcher
-        self.say = say
-        self.pace = pace
         folder = request.scratch or job.drill.scratch
         self.scratch = scratch_of(job if folder is None else _with_scratch(job, folder), name)
         self.source = request.source
-        self.steps: dict[str, float] = {}
-        self.step = "choose"
         self.at: set[str] = set()  # the queries that fail if the step does; empty for all
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
@@ -202,7 +195,6 @@ class _Drill:
 
     def run(self) -> DrillReport:
         """Do every step; the report says how far it came."""
-        started_at, began = utc_now(), time.monotonic()
         failed: StreambankError | None = None
         with ExitStack() as stack:
             try:
@@ -213,7 +205,7 @@ class _Drill:
                 self.interrupted = True
                 self._clean(stack)
                 raise
-            failed_step = self.step if failed is not None else None
+            failed_step = (self.last_step or "choose") if failed is not None else None
             failed_queries = set() if failed is None else self.at or {*self.job.queries}
             kept = self.request.keep
             try:
@@ -235,14 +227,14 @@ class _Drill:
             not_run=" ".join(self.not_run[name] for name in sorted(self.not_run)),
             scratch=self.scratch,
             kept=kept,
-            started_at=started_at,
-            seconds=time.monotonic() - began,
+            started_at=self.started_at,
+            seconds=self.seconds,
             by=dict(self.request.by),
             why=self.request.why,
         )
 
     def _clean(self, stack: ExitStack) -> None:
-        with self._in("clean", "removing the copy"):
+        with self.step("clean", "removing the copy"):
             stack.close()
             if self.request.keep:
                 left.keep(self.scratch)
@@ -262,28 +254,24 @@ class _Drill:
             self.say(f"what killed drills may have left could not be found: {error.message}")
 
     @contextmanager
-    def _in(self, step: str, words: str) -> Iterator[None]:
-        self.step, self.at, began = step, set(), time.monotonic()
-        self.say(words)
-        try:
+    def step(self, name: str, words: str) -> Iterator[None]:
+        with super().step(name, words):
             yield
-        finally:
-            self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
         self.at = set()
 
     def _run(self, stack: ExitStack) -> None:
         check_scratch(self.job, self.control, self.scratch, self.source)
         self._clean_up_after_others()
-        with self._in("choose", "choosing and verifying the savepoints"):
+        with self.step("choose", "choosing and verifying the savepoints"):
             repository = Repository.open(open_store(self.source))
             repository.zone_of = self.job.zone_of
             manifests = self._choose(repository, stack)
-        with self._in("restore", "restoring into scratch"):
+        with self.step("restore", "restoring into scratch"):
             self.made = left.mark(self.scratch, self.control)
             for name, manifest in manifests.items():
                 self.at = {name}
                 self._restore(repository, name, manifest)
-        with self._in("stage", "reading the live query's plans"):
+        with self.step("stage", "reading the live query's plans"):
             replays = {name: self._stage(name, manifest) for name, manifest in manifests.items()}
         copy = copy_of(
             self.request.runs or as_chosen(self.job, self.control)[0],
@@ -292,7 +280,7 @@ class _Drill:
         )
         deadline = time.monotonic() + (self.request.timeout_s or self.job.drill.timeout_s)
         stack.callback(self._end, copy)
-        with self._in("launch", "starting the application on the copy"):
+        with self.step("launch", "starting the application on the copy"):
             started = start_job(
                 copy,
                 by=self.request.by,
@@ -303,7 +291,7 @@ class _Drill:
             )
         watched = Watched(copy.records(), started.launch_id, self.launcher)
         self._watch(watched, replays, deadline)
-        with self._in("compare", "comparing with the live query"):
+        with self.step("compare", "comparing with the live query"):
             self._compare(watched, replays)
             self.request.inspect(copy.records())
 
@@ -410,7 +398,7 @@ class _Drill:
     # The application.
 
     def _watch(self, watched: Watched, replays: Mapping[str, Replay | None], deadline: float) -> None:
-        with self._in("state", "opening the state"):
+        with self.step("state", "opening the state"):
             try:
                 watched.wait(
                     lambda: watched.queries(STATE_READ) >= set(self.queries) or bool(watched.events(REFUSED)),
@@ -423,7 +411,7 @@ class _Drill:
         # Until it opens its state the application only comes up.
         self.steps["launch"] += self.steps["state"] - read_s
         self.steps["state"] = read_s
-        with self._in("batches", "processing batches"):
+        with self.step("batches", "processing batches"):
             try:
                 watched.wait(lambda: self._is_done(watched, replays), deadline, "has processed its batches")
             finally:

@@ -17,8 +17,7 @@ round after that begins again with the newest.
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -33,6 +32,7 @@ from streambank.control.drills import (
     round_id,
     round_over,
     rounds_over,
+    savepoints_of,
 )
 from streambank.control.records import JsonDict
 from streambank.core.errors import StorageError, StreambankError
@@ -42,6 +42,8 @@ from streambank.drills.drill import as_drilled, leave_report, rehearse
 from streambank.drills.report import DrillReport
 from streambank.drills.request import DrillRequest
 from streambank.driver.launcher import Launcher
+from streambank.procedure.procedure import Procedure, Say, quiet
+from streambank.procedure.rows import Rows, said_s, titled
 from streambank.repository.catalog import batch_of_id, glimpse, is_rejected, listed, manifest_key, none_of
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
@@ -143,6 +145,24 @@ class RoundReport:
         ended = f" {self.ended}" if self.ended else ""
         return f"{len(failed)} of {len(self.drills)} failed: {failures(failed, most=most)}{ended}"
 
+    @property
+    def verdict(self) -> str:
+        """How it ended, for people."""
+        return f"{len(self.drills) - len(self.failed)} of {len(self.drills)} passed"
+
+    def rows(self) -> Rows:
+        """What people read of it, beside the verdict: a row for each drill."""
+        rows = [("repository", self.repository)]
+        for one in self.drills:
+            said = f"failed at the step {one['failed_step']}: {one['error']}"
+            if one["passed"]:
+                rpo_s = one["rpo_s"] and round(one["rpo_s"])
+                said = f"passed, RTO {said_s(one['rto_s'])}, RPO {said_s(rpo_s)}"
+                said += f"; not run on the copy: {one['not_run']}" if one["not_run"] else ""
+            rows.append((f"drill of {called(savepoints_of(one)) or 'no savepoint'}", said))
+        rows += [("skipped", f"{called(one.savepoints)}: {one.why}") for one in self.skipped]
+        return [*rows, *titled("ended early", [self.ended])]
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON: step and code of the first drill that failed, RTO and RPO of the first drill.
 
@@ -179,7 +199,7 @@ def drill_each(
     request: DrillRequest,
     *,
     launcher: Launcher | None = None,
-    say: Callable[[str], None] = lambda step: None,
+    say: Say = quiet,
     pace: Pace = DEFAULT_PACE,
 ) -> RoundReport:
     """Rehearse a restore of each savepoint that is kept.
@@ -187,8 +207,6 @@ def drill_each(
     Args:
         request: What is asked; `timeout_s` is for each savepoint, `time_limit_s` for all.
         launcher: Where drivers run; what the job declares when left out.
-        say: Called when a drill, or a step of one, begins, in words.
-        pace: How fast files are written, and who hears of it.
 
     Raises:
         StorageError: A report could not be written down.
@@ -281,21 +299,11 @@ def set_around(anchor: Kept, there: Sequence[Kept], queries: Sequence[str]) -> l
     return found
 
 
-class _Round:
-    def __init__(
-        self,
-        request: DrillRequest,
-        launcher: Launcher | None,
-        say: Callable[[str], None],
-        pace: Pace,
-    ) -> None:
-        self.request = request
+class _Round(Procedure[DrillRequest]):
+    def __init__(self, request: DrillRequest, launcher: Launcher | None, say: Say, pace: Pace) -> None:
+        super().__init__(request, say, pace)
         self.launcher = launcher
-        self.say = say
-        self.pace = pace
-        self.job = request.job
         self.control = request.job.records()
-        self.started_at, self.began = utc_now(), time.monotonic()
         self.id = f"{self.started_at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.drills: list[JsonDict] = []
         self.skipped: list[Skipped] = []
@@ -340,7 +348,7 @@ class _Round:
             skipped=tuple(self.skipped),
             resumed=resumed,
             started_at=self.started_at,
-            seconds=time.monotonic() - self.began,
+            seconds=self.seconds,
             by=dict(self.request.by),
             why=self.request.why,
             ended=self.ended,
@@ -497,7 +505,7 @@ class _Round:
             scratch="",
             kept=False,
             started_at=utc_now(),
-            seconds=time.monotonic() - self.began,
+            seconds=self.seconds,
             by=dict(self.request.by),
             why=self.request.why,
         )

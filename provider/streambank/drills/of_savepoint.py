@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import say_count
@@ -10,6 +10,7 @@ from streambank.declaration.declaration import Job
 from streambank.drills.drill import rehearse
 from streambank.drills.report import DrillReport, why_unproven
 from streambank.drills.request import DrillRequest
+from streambank.procedure.procedure import Say, quiet
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 
@@ -22,7 +23,7 @@ def rehearse_made(
     *,
     batches: int | None = None,
     by: Mapping[str, str],
-    say: Callable[[str], None] = lambda step: None,
+    say: Say = quiet,
 ) -> DrillReport:
     """Execute the first batches of the job's application on a copy of a savepoint.
 
@@ -34,7 +35,6 @@ def rehearse_made(
         place: `job` or `job/query`.
         savepoint: The savepoint's id.
         batches: How many batches of the live query are executed again; the declared number when left out.
-        say: Called when a step begins, in words.
 
     Raises:
         InputError, RefusedError: As `streambank.drills.drill.rehearse`.

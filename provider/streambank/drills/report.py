@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from streambank.core.units import to_json_time
+from streambank.control.drills import for_queries
+from streambank.core.units import say_count, say_duration, to_json_time
+from streambank.procedure.rows import Rows, said_s, step_rows, titled
 
 Step = Literal["choose", "restore", "stage", "launch", "state", "batches", "compare", "clean"]
 """The steps of a drill, in their order: choose and verify the savepoint, restore it into scratch, bring the
@@ -39,6 +41,19 @@ class BatchDrill:
     state_rows: int | None = None
     live_state_rows: int | None = None
     output: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def same(self) -> list[str]:
+        """What is as in the live batch, for people."""
+        return [
+            f"{ours:,} {what}"
+            for what, ours, theirs in (
+                ("rows of input", self.input_rows, self.live_input_rows),
+                ("rows of state", self.state_rows, self.live_state_rows),
+                ("rows of output", self.output.get("rows"), self.output.get("live_rows")),
+            )
+            if ours is not None and ours == theirs
+        ]
 
     @property
     def differences(self) -> list[str]:
@@ -110,6 +125,19 @@ class QueryDrill:
         if self.state_equal is False and values:
             found.append(f"the state after batch {self.batches[-1].batch} is not that of the live query")
         return found
+
+    def rows(self) -> Rows:
+        """What people read of it."""
+        behind = "" if self.batches_behind is None else f", {say_count(self.batches_behind, 'batch')} behind"
+        age = say_duration(round(self.age_s))
+        rows = [(f"query {self.query}", f"{self.savepoint} of batch {self.batch:,}, {age} old{behind}")]
+        for one in self.batches:
+            same = [] if one.differences else one.same
+            alike = f", as in the live query: {', '.join(same)}" if same else ""
+            rows.append((f"batch {one.batch:,}", f"{one.seconds:.1f} s{alike}"))
+        if self.state_equal:
+            rows.append((f"state after {self.batches[-1].batch:,}", "as in the live query"))
+        return [*rows, *titled("differs", self.differences), *titled("not compared", self.not_compared)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -194,6 +222,26 @@ class DrillReport:
     def rpo_s(self) -> float | None:
         """How old the oldest of the savepoints was, in seconds; None where none was chosen."""
         return max((one.age_s for one in self.queries), default=None)
+
+    @property
+    def verdict(self) -> str:
+        """How it ended, for people."""
+        if self.passed:
+            return "passed"
+        return f"failed{for_queries(self.to_dict())} at the step {self.failed_step}: {self.error}"
+
+    def rows(self) -> Rows:
+        """What people read of it, beside the verdict."""
+        return [
+            ("RTO", said_s(self.rto_s)),
+            ("RPO", said_s(None if self.rpo_s is None else round(self.rpo_s))),
+            ("repository", self.repository),
+            *titled("application", [self.not_run and f"not run on the copy: {self.not_run}"]),
+            *(row for one in self.queries for row in one.rows()),
+            *titled("still rejected", (one.said for one in self.still_rejected)),
+            *step_rows(self.steps),
+            *titled("the copy", [self.scratch if self.kept else ""]),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {

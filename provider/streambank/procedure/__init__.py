@@ -4,7 +4,8 @@ A long operation takes minutes, and its process, its host or the storage may fai
 the background that would clean up. The answer is the same everywhere:
 
 1. *Ask first.* What speaks against it is found before anything is stopped or written. Where there is a plan,
-   it calls the same checks, and writes nothing.
+   it calls the same checks, and writes nothing. A plan that was approved is held against how things are then:
+   where more would go or be lost, nothing is done (`approval-outdated`, `recovery/shown.py`).
 2. *One at a time.* The operation holds a claim or the job's operation lock, with a heartbeat. Who finds that
    its owner has died takes it over. An owner that was only slow is refused by `check()`, which comes before
    each write that counts. A drill needs neither: all that it writes is below a scratch of its own.

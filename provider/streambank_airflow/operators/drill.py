@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.drills import NAMED, called, for_queries, savepoints_of
+from streambank.control.drills import NAMED, savepoints_of
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.units import say_count, say_duration
+from streambank.core.units import say_duration
 from streambank_airflow.choices import check_form_repository
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
-from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     RESULT_KEY,
@@ -151,10 +151,8 @@ class RunDrillOperator(EndsWhenKilled):
         """A task that fails returns nothing, and what it found is wanted most then."""
         from streambank.drills.each import RoundReport
 
-        if isinstance(report, RoundReport):
-            result, shown = result_of_round(report), round_markdown(report)
-        else:
-            result, shown = result_of(report), report_markdown(report)
+        result = result_of_round(report) if isinstance(report, RoundReport) else result_of(report)
+        shown = rows_table([("drill", report.verdict), *report.rows()])
         self.log.info("The report:\n%s", shown)
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
@@ -172,8 +170,7 @@ class RunDrillOperator(EndsWhenKilled):
                 hint=hint_of_code(first, self.job),
             )
         return RefusedError(
-            f"The drill of job {report.job} failed{for_queries(report.to_dict())} at the step "
-            f"{report.failed_step}: {report.error}",
+            f"The drill of job {report.job} {report.verdict}",
             code=report.code,
             hint=hint_of_code(report.code or "", self.job),
         )
@@ -244,28 +241,6 @@ def result_of_round(report: RoundReport) -> dict[str, Any]:
     }
 
 
-def round_markdown(report: RoundReport) -> str:
-    """The report of a drill of each savepoint as a person reads it: a row for each."""
-    rows: list[tuple[str, str]] = [
-        ("Drills", f"{len(report.drills) - len(report.failed)} of {len(report.drills)} passed"),
-        ("Repository", code(report.repository)),
-    ]
-    for one in report.drills:
-        name = called(savepoints_of(one)) or "no savepoint"
-        if not one["passed"]:
-            rows.append((name, filled("failed at the step {}: {}", one["failed_step"], one["error"])))
-            continue
-        rto = "not measured" if one["rto_s"] is None else say_duration(round(one["rto_s"], 1))
-        rpo = "not measured" if one["rpo_s"] is None else say_duration(round(one["rpo_s"]))
-        row = filled("passed, RTO {}, RPO {}", rto, rpo)
-        rows.append(
-            (name, filled("{}; not run on the copy: {}", row, one["not_run"]) if one["not_run"] else row)
-        )
-    rows += [(called(one.savepoints), filled("skipped: {}", one.why)) for one in report.skipped]
-    rows += [("Ended early", filled("{}", report.ended))] if report.ended else []
-    return table(rows)
-
-
 def _query(drilled: QueryDrill) -> dict[str, Any]:
     whole: Mapping[str, Any] = drilled.to_dict()
     names = ("query", "savepoint", "batch", "age_s", "batches_behind", "state_equal", "not_compared")
@@ -274,43 +249,3 @@ def _query(drilled: QueryDrill) -> dict[str, Any]:
         "batches": len(drilled.batches),
         "differences": drilled.differences[:_SHOWN],
     }
-
-
-def report_markdown(report: DrillReport) -> str:
-    """A drill's report as a person reads it: how it ended, what was compared, and what each step took."""
-    where = f"failed{for_queries(report.to_dict())} at the step {report.failed_step}"
-    failed = filled("{}: {}", where, report.error)
-    rows: list[tuple[str, str]] = [
-        ("Drill", "passed" if report.passed else failed),
-        ("RTO", "not measured" if report.rto_s is None else say_duration(round(report.rto_s, 1))),
-        ("RPO", "not measured" if report.rpo_s is None else say_duration(round(report.rpo_s))),
-        ("Repository", code(report.repository)),
-    ]
-    if report.not_run:
-        rows.append(("Application", filled("not run on the copy: {}", report.not_run)))
-    for one in report.queries:
-        savepoint = filled("{} of batch {}", code(one.savepoint), f"{one.batch:,}")
-        rows.append((f"Query {one.query}", savepoint))
-        rows += [("Compared", compared) for compared in _compared(one)]
-        rows += [("Differs", difference) for difference in one.differences]
-        rows += [("Not compared", why) for why in one.not_compared]
-    rows += [("Still rejected", filled("{}", one.said)) for one in report.still_rejected]
-    rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
-    if report.kept:
-        rows.append(("The copy", code(report.scratch)))
-    return table(rows)
-
-
-def _compared(drilled: QueryDrill) -> Iterator[str]:
-    """What was held against the live query, and is the same there."""
-    rows = {
-        "rows of input": [(one.input_rows, one.live_input_rows) for one in drilled.batches],
-        "rows of state": [(one.state_rows, one.live_state_rows) for one in drilled.batches],
-        "rows of output": [(one.output.get("rows"), one.output.get("live_rows")) for one in drilled.batches],
-    }
-    for what, pairs in rows.items():
-        known = [ours for ours, theirs in pairs if ours is not None and ours == theirs]
-        if known:
-            yield f"{what} of {say_count(len(known), 'batch')}, {sum(known):,} in all"
-    if drilled.state_equal:
-        yield f"the state after batch {drilled.batches[-1].batch}"

@@ -103,3 +103,15 @@ def test_the_oldest_savepoint_is_the_rpo_and_a_failed_step_fails_the_drill() -> 
     failed = replace(report, failed_step="restore", queries=())
     assert not failed.passed
     assert failed.to_dict()["rpo_s"] is None
+
+
+def test_people_read_of_a_batch_what_is_the_same_or_what_differs() -> None:
+    rows = query(state_equal=True, batches_behind=2, not_compared=("nothing to read",)).rows()
+    assert rows[0] == ("query main", "b000041 of batch 41, 1 min old, 2 batches behind")
+    same = "20 rows of input, 30 rows of state, 10 rows of output"
+    assert rows[1] == ("batch 42", f"4.1 s, as in the live query: {same}")
+    assert rows[2:] == [("state after 42", "as in the live query"), ("not compared", "nothing to read")]
+    other = replace(EVEN, output={"rows": 10, "live_rows": 10, "only_copy": 2, "only_live": 2})
+    rows = query(batches=(other,), state_equal=False).rows()
+    assert [title for title, _ in rows] == ["query main", "batch 42", "differs", "differs"]
+    assert rows[1] == ("batch 42", "4.1 s")

@@ -12,6 +12,7 @@ from streambank.core.units import say_count
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     EndsWhenKilled,
@@ -22,7 +23,7 @@ from streambank_airflow.operators.base import (
     asked_by,
     measured,
 )
-from streambank_airflow.operators.drill import as_batches, report_markdown
+from streambank_airflow.operators.drill import as_batches
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
                 by=asked_by(context),
                 say=lambda step: self.log.info("Rehearsal of savepoint %s: %s.", made, step),
             )
-        shown = report_markdown(report)
+        shown = rows_table([("drill", report.verdict), *report.rows()])
         self.log.info("The report:\n%s", shown)
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)

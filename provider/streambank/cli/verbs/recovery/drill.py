@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streambank.control.records import JsonDict
     from streambank.declaration.declaration import Job
     from streambank.drills.each import RoundReport
-    from streambank.drills.report import BatchDrill, DrillReport
+    from streambank.drills.report import DrillReport
 
 EXAMPLES = """Examples:
 
@@ -122,13 +122,8 @@ def drill(
                 code="usage",
                 hint="Add --savepoint each, or leave it out.",
             )
-    report: DrillReport | RoundReport
-    if request.of_each:
-        report = of_round = drill_each(request, say=console.note)
-        console.answer(report.to_dict(), lambda: _show_round(of_round))
-    else:
-        report = of_one = run(request, say=console.note)
-        console.answer(report.to_dict(), lambda: _show(of_one))
+    report = drill_each(request, say=console.note) if request.of_each else run(request, say=console.note)
+    console.answer(report.to_dict(), lambda: _show(report))
     if not report.passed:
         raise typer.Exit(1)
 
@@ -141,91 +136,9 @@ def _history(declared: Job, job: str) -> None:
     console.answer({"job": job, "drills": found}, lambda: _show_history(found))
 
 
-def _show_round(report: RoundReport) -> None:
-    from streambank.control.drills import called
-    from streambank.core.units import from_json_time
-
-    failed = report.failed
-    count = console.count(len(report.drills), "savepoint")
-    if failed:
-        console.line(f"drills of job {report.job}: {len(failed)} of {count} FAILED")
-    else:
-        console.line(f"drills of job {report.job}: {count} passed")
-    for one in failed:
-        where = called(one["savepoints"]) or "no savepoint"
-        console.line(f"  {where} FAILED at the step {one['failed_step']}: {one['error']}")
-    for one in report.drills:
-        if one["not_run"]:
-            name = called(one["round"]["savepoints"])
-            console.line(f"  of {name} the savepoint and its state are proven, and no more: {one['not_run']}")
-    for skipped in report.skipped:
-        console.line(f"  {called(skipped.savepoints)} was skipped: {skipped.why}")
-    if report.ended:
-        console.line(f"  {report.ended}")
-    console.line()
-    rows = []
-    for one in report.drills:
-        taken_at = one["round"]["taken_at"]
-        taken = None if taken_at is None else from_json_time(one["started_at"]) - from_json_time(taken_at)
-        rpo_s = one["rpo_s"] if one["passed"] else None
-        rows.append(
-            [
-                called(one["round"]["savepoints"]),
-                "" if taken is None else console.age(taken.total_seconds()),
-                "passed" if one["passed"] else f"failed: {one['failed_step']}",
-                _seconds(one["rto_s"]),
-                "" if rpo_s is None else console.age(rpo_s),
-            ]
-        )
-    console.table(["savepoint", "age", "result", "RTO", "RPO"], rows)
-
-
-def _show(report: DrillReport) -> None:
-    from streambank.control.drills import for_queries
-
-    if report.passed:
-        console.line(f"drill of job {report.job} passed")
-    else:
-        where = f"{for_queries(report.to_dict())} at the step {report.failed_step}"
-        console.line(f"drill of job {report.job} FAILED{where}: {report.error}")
-    for rejected in report.still_rejected:
-        console.line(f"  {rejected.said}")
-    if report.not_run:
-        console.line(f"  The savepoint and its state are proven, and no more: {report.not_run}")
-    for one in report.queries:
-        behind = (
-            "" if one.batches_behind is None else f", {console.count(one.batches_behind, 'batch')} behind"
-        )
-        console.line(f"query {one.query}: savepoint {one.savepoint}, {console.age(one.age_s)} old{behind}")
-        for batch in one.batches:
-            console.line(f"  batch {batch.batch}: {batch.seconds:.1f} s, {_compared(batch)}")
-        if one.state_equal is not None:
-            same = "is" if one.state_equal else "is NOT"
-            console.line(f"  state after batch {one.batches[-1].batch} {same} that of the live query")
-        for why in one.not_compared:
-            console.line(f"  not compared: {why}")
-    console.line()
-    console.table(["step", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in report.steps.items()])
-    rto = "not measured" if report.rto_s is None else f"{report.rto_s:.1f} s"
-    console.fields([("RTO", rto), ("RPO", "" if report.rpo_s is None else console.age(report.rpo_s))])
-    if report.kept:
-        console.line(f"the copy is in {report.scratch}")
-
-
-def _compared(batch: BatchDrill) -> str:
-    found = batch.differences
-    if found:
-        return "; ".join(found)
-    same = [
-        f"{ours:,} {what}"
-        for what, ours, theirs in (
-            ("rows of input", batch.input_rows, batch.live_input_rows),
-            ("rows of state", batch.state_rows, batch.live_state_rows),
-            ("rows of output", batch.output.get("rows"), batch.output.get("live_rows")),
-        )
-        if ours is not None and ours == theirs
-    ]
-    return f"as in the live query: {', '.join(same)}" if same else "nothing of it was compared"
+def _show(report: DrillReport | RoundReport) -> None:
+    console.line(f"drill of job {report.job}: {report.verdict}")
+    console.fields(report.rows())
 
 
 def _show_history(found: list[JsonDict]) -> None:
