@@ -24,6 +24,7 @@ from streambank.control.records import JsonDict
 from streambank.core.errors import ConflictError, FormatError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.driver.spec import HOLDER
+from streambank.procedure.rows import NOTE, Rows, said_s, step_rows, titled
 from streambank.storage.local.modes import close_directory
 
 State = Literal[
@@ -137,6 +138,29 @@ class Upgrade:
     def succeeded(self) -> bool:
         """Whether what was asked for is done."""
         return self.state in DONE
+
+    @property
+    def differences(self) -> list[str]:
+        """In what the new code computed something else than the old one, in the rehearsal."""
+        return self._of_rehearsal("differences")
+
+    def _of_rehearsal(self, name: str) -> list[str]:
+        queries = (self.rehearsal or {}).get("queries", [])
+        return [str(text) for query in queries for text in query.get(name, [])]
+
+    def rows(self) -> Rows:
+        """What people read of it, beside its state."""
+        return [
+            *titled("why", [self.error]),
+            *titled(NOTE, self.notes),
+            *titled("changes", self.changes),
+            *titled("no way back", [self.no_way_back]),
+            *titled("differs", self.differences),
+            *titled("not compared", self._of_rehearsal("not_compared")),
+            *((f"savepoint of {query}", savepoint) for query, savepoint in self.savepoints.items()),
+            *titled("without processing", [said_s(self.without_processing_s, "")]),
+            *step_rows(self.steps),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON for people and programs: of the codes only where they are, and their digests."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from streambank.checkpoint.position import batches_of
@@ -16,6 +15,7 @@ from streambank.driver.launcher import Launcher
 from streambank.driver.outputs import check_output, recorded_output
 from streambank.driver.preflight import declared_query
 from streambank.job.savepoint import savepoint_job
+from streambank.procedure.procedure import Say
 from streambank.upgrade.plan import UpgradeRequest
 
 
@@ -25,7 +25,7 @@ def rehearse(
     runs: Job,
     control: JobControl,
     launcher: Launcher,
-    say: Callable[[str], None],
+    say: Say,
 ) -> DrillReport:
     """Run the new code on a copy of a fresh savepoint of each query.
 
@@ -33,7 +33,6 @@ def rehearse(
         name: The upgrade's name.
         runs: The job with the new code.
         launcher: Where drivers run.
-        say: Called when a step begins, in words.
     """
     job = request.job
     batches = job.drill.batches if request.batches is None else request.batches

@@ -9,7 +9,7 @@ never gone a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from streambank.code.chosen import choose_code
@@ -24,6 +24,7 @@ from streambank.driver.launcher import Launcher
 from streambank.driver.location import mark_stop
 from streambank.job.stop import stop_job
 from streambank.kafka.settings import Brokers
+from streambank.procedure.procedure import Say
 from streambank.recovery.approval import HELD
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
@@ -58,7 +59,7 @@ def go_back(
     sink: SinkChoice | None,
     by: Mapping[str, str],
     why: str,
-    say: Callable[[str], None],
+    say: Say,
 ) -> StreambankError | None:
     """Stop what runs, restore the savepoints, and choose the old code, which is started then.
 
@@ -68,7 +69,6 @@ def go_back(
         launcher: Where drivers run.
         sink: What becomes of later output; None for `rollback` where it is needed and proven, and nothing
             else.
-        say: Called when a step begins, in words.
 
     Returns:
         What speaks against it, such as rows that would be lost or repeated, or old code that is not there any

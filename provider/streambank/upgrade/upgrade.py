@@ -38,6 +38,7 @@ from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import Waiting, end_drivers
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
+from streambank.procedure.procedure import Say, quiet
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
 from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
 from streambank.upgrade.rehearsal import rehearse
@@ -51,7 +52,7 @@ from streambank.upgrade.watch import (
     committed_at,
     first_commit_after,
 )
-from streambank.upgrade.work import Say, Work
+from streambank.upgrade.work import Work
 
 LATE_S = 1800.0
 """How much later than a start and a watch take, what was interrupted is still undone by itself."""
@@ -74,7 +75,7 @@ def upgrade(
     request: UpgradeRequest,
     *,
     launcher: Launcher | None = None,
-    say: Say = lambda step: None,
+    say: Say = quiet,
     plan_only: bool = False,
 ) -> Upgrade:
     """Upgrade a running job, or finish an upgrade that was interrupted.
@@ -84,7 +85,6 @@ def upgrade(
 
     Args:
         launcher: Where drivers run; what the job declares when left out.
-        say: Called when a step begins, in words.
         plan_only: See what would be done, and do nothing.
 
     Raises:
@@ -108,7 +108,7 @@ def undo_upgrade(
     *,
     sink: SinkChoice | None = None,
     launcher: Launcher | None = None,
-    say: Say = lambda step: None,
+    say: Say = quiet,
 ) -> Upgrade:
     """Go back to the code before the newest upgrade, and to the savepoint at which it was stopped.
 
@@ -116,7 +116,6 @@ def undo_upgrade(
         request: The job, who asks and why.
         sink: What becomes of later output; None for `rollback` where it is needed and proven.
         launcher: Where drivers run; what the job declares when left out.
-        say: Called when a step begins, in words.
 
     Raises:
         NotFoundError: The newest upgrade has not started new code (code `no-upgrade`).

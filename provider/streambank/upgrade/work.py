@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,31 +15,24 @@ from streambank.core.units import utc_now
 from streambank.driver.connections import placed
 from streambank.driver.launcher import Launcher
 from streambank.job.start import StartResult, start_job
+from streambank.procedure.procedure import Procedure, Say
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, proven_here_only
 from streambank.upgrade.record import Upgrade, remember
 from streambank.upgrade.undo import OPERATION, why_undone
 
-Say = Callable[[str], None]
 
-
-class Work:
+class Work(Procedure[UpgradeRequest]):
     """An upgrade that is worked on, with its claim in hand.
 
     Args:
         launcher: Where drivers run.
-        say: Called when a step begins, in words.
     """
 
     def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
-        self.request = request = replace(request, job=placed(request.job))
-        self.job = request.job
+        super().__init__(replace(request, job=placed(request.job)), say)
         self.control = control
         self.launcher = launcher
-        self.say = say
         self.upgrade: Upgrade
-        self.steps: dict[str, float] = {}
-        self.began = time.monotonic()
-        self.before_s = 0.0
 
     # What it is about.
 
@@ -65,14 +56,13 @@ class Work:
 
     def begin(self, upgrade: Upgrade) -> None:
         """Go on with an upgrade."""
-        self.upgrade, self.steps, self.before_s = upgrade, dict(upgrade.steps), upgrade.seconds
-        self.began = time.monotonic()
+        self.upgrade = upgrade
+        self.go_on(upgrade.steps, upgrade.seconds)
 
     def record(self, **changes: Any) -> Upgrade:
         """Record how far it has come."""
-        seconds = self.before_s + time.monotonic() - self.began
         self.upgrade = remember(
-            self.control, self.upgrade, steps=dict(self.steps), seconds=seconds, **changes
+            self.control, self.upgrade, steps=dict(self.steps), seconds=self.seconds, **changes
         )
         return self.upgrade
 
@@ -87,7 +77,8 @@ class Work:
             here = proven_here_only(self.counts(), Code.declared(self.job), self.control)
             notes = tuple(dict.fromkeys((*notes, *here)))
         done = self.record(notes=notes, **changes)
-        self.control.record_event(
+        self.leave(
+            self.control,
             kind,
             upgrade=done.name,
             state=done.state,
@@ -97,20 +88,8 @@ class Work:
             seconds=round(done.seconds, 1),
             code=done.code,
             error=done.error,
-            by=dict(self.request.by),
-            why=self.request.why,
         )
         return done
-
-    @contextmanager
-    def step(self, name: str, words: str) -> Iterator[None]:
-        """A step, whose seconds are reported."""
-        began = time.monotonic()
-        self.say(words)
-        try:
-            yield
-        finally:
-            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
 
     def counts(self) -> str:
         """The identity of the code that the next start runs."""

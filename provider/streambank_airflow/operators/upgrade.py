@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.units import say_duration
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of_code, in_data, in_words
-from streambank_airflow.markdown import code, table
+from streambank_airflow.hints import hint_of_code, in_data
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     RESULT_KEY,
@@ -168,7 +167,7 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
 
     def _leave(self, context: Context, report: Upgrade) -> dict[str, Any]:
         """A task that fails returns nothing, and what it found is wanted most then."""
-        result, shown = result_of(report), report_markdown(report)
+        result, shown = result_of(report), rows_table([("upgrade", report.state), *report.rows()])
         self.log.info("The report:\n%s", shown)
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
@@ -226,25 +225,4 @@ def result_of(report: Upgrade) -> dict[str, Any]:
         "started_at",
         "seconds",
     )
-    return {**in_data({name: whole[name] for name in names}), "differences": differences(report)[:_SHOWN]}
-
-
-def differences(report: Upgrade) -> list[str]:
-    """In what the new code computed something else than the old one, in the rehearsal."""
-    queries = (report.rehearsal or {}).get("queries", [])
-    return [str(one) for query in queries for one in query.get("differences", [])]
-
-
-def report_markdown(report: Upgrade) -> str:
-    """An upgrade's report as a person reads it."""
-    rows: list[tuple[str, str]] = [("Upgrade", report.state)]
-    rows += [("Why", report.error)] if report.error else []
-    rows += [("Note", in_words(note)) for note in report.notes]
-    rows += [("Changes", change) for change in report.changes]
-    rows += [("No way back", report.no_way_back)] if report.no_way_back else []
-    rows += [("Differs", difference) for difference in differences(report)]
-    rows += [(f"Savepoint of {query}", code(one)) for query, one in report.savepoints.items()]
-    if report.without_processing_s is not None:
-        rows.append(("Without processing", say_duration(round(report.without_processing_s, 1))))
-    rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
-    return table(rows)
+    return {**in_data({name: whole[name] for name in names}), "differences": report.differences[:_SHOWN]}

@@ -219,28 +219,7 @@ def _settings(given: list[str]) -> dict[str, str]:
 
 def _show(report: Upgrade) -> None:
     console.line(f"job {report.job} {_SAID.get(report.state, report.state)}")
-    if report.error:
-        console.line(f"  {report.error}")
-    for change in report.changes:
-        console.line(f"  {change}")
-    for note in report.notes:
-        console.line(f"  {note}")
-    if report.no_way_back:
-        console.line(f"  it could not be undone by itself: {report.no_way_back}")
-    for one in (report.rehearsal or {}).get("queries", []):
-        for difference in one.get("differences", []):
-            console.line(f"  the new code computes something else: {difference}")
-        for why in one.get("not_compared", []):
-            console.line(f"  not compared: {why}")
-    for query, savepoint in report.savepoints.items():
-        console.line(f"query {query}: the old code stopped at savepoint {savepoint}")
-    if report.steps:
-        console.line()
-        console.table(
-            ["step", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in report.steps.items()]
-        )
-    if report.without_processing_s is not None:
-        console.fields([("without processing", f"{report.without_processing_s:.1f} s")])
+    console.fields(report.rows())
 
 
 def _show_history(found: list[Upgrade]) -> None:
