@@ -9,6 +9,7 @@ from typing import Any
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.failover.report import FailoverPlan
 from streambank.recovery.approval import missing_of, more_missing
+from streambank.recovery.shown import outdated
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,7 @@ class Approved:
 
 
 def _outdated(job: str, why: str) -> RefusedError:
-    return RefusedError(
+    return outdated(
         f"The fail-over of job {job} was approved, but things have changed since its plan was shown: {why}.",
-        code="approval-outdated",
-        hint="Ask for the fail-over again: its plan shows how things are now.",
+        "Ask for the fail-over again: its plan shows how things are now.",
     )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
+from streambank.control.processes import is_same_run
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, SITES, STANDBY, other_of
 from streambank.declaration.declaration import Job
 from streambank.failover.report import FailoverRequest
+from streambank.procedure.procedure import Procedure, Say, quiet
 from streambank.sites.look import Look, look_at
 from streambank.sites.records import SiteRecord, Sites, which_counts
+from streambank.work.executor import DEFAULT_PACE, Pace
 
 DONE = "failed-over"
 """The event that carries the report."""
-_RUN = ("dag_id", "run_id")
-"""What of who asks names the run of a DAG."""
 
 
-class Known:
+class Known(Procedure[FailoverRequest]):
     """What both sites know when a fail-over is asked for.
 
     Attributes:
@@ -36,8 +35,8 @@ class Known:
         InputError: The job has no standby, or no such site; or the site is said to be down.
     """
 
-    def __init__(self, request: FailoverRequest) -> None:
-        self.request = request
+    def __init__(self, request: FailoverRequest, say: Say = quiet, pace: Pace = DEFAULT_PACE) -> None:
+        super().__init__(request, say, pace)
         self.jobs: dict[str, Job] = {site: request.job.at_site(site) for site in SITES}
         self.known: dict[str, SiteRecord | None] = {}
         self.sites: dict[str, Sites] = {}
@@ -142,11 +141,6 @@ class Known:
         if newest.site == self.site:
             return newest.was, newest.number, True
         return newest.was, newest.number + 1, False  # the one to the other site is given up
-
-
-def is_same_run(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether the same run of a DAG asked for both."""
-    return all(one.get(name) and one.get(name) == other.get(name) for name in _RUN)
 
 
 def check_not_rolled_back_there(job: Job, control: JobControl, begun: SiteRecord) -> None:

@@ -31,18 +31,18 @@ What a crash leaves, and what a second run does:
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from streambank.control.operation import Operation
+from streambank.control.processes import is_same_run
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import PRIMARY, SITES
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
 from streambank.driver.launcher import Launcher
 from streambank.failover.approval import Approved
-from streambank.failover.decide import DONE, Known, check_not_rolled_back_there, is_same_run
+from streambank.failover.decide import DONE, Known, check_not_rolled_back_there
 from streambank.failover.fence import fence_site
 from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest, SavepointAtSite
 from streambank.job.savepoint import savepoint_job
@@ -50,6 +50,7 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import last_batches
 from streambank.kafka.settings import Brokers
+from streambank.procedure.procedure import Say, quiet
 from streambank.recovery.approval import newest_of
 from streambank.recovery.choosing.resolve import Chosen, choose
 from streambank.recovery.plan import RestorePlan
@@ -73,7 +74,7 @@ def plan_failover(request: FailoverRequest, *, pace: Pace = DEFAULT_PACE) -> Fai
     Raises:
         InputError: The job has no standby (code `no-standby`), or no such site (`no-such-site`).
     """
-    return _Failover(request, None, None, lambda words: None, pace).plan()
+    return _Failover(request, None, None, quiet, pace).plan()
 
 
 def failover(
@@ -81,7 +82,7 @@ def failover(
     *,
     launcher: Launcher | None = None,
     other_launcher: Launcher | None = None,
-    say: Callable[[str], None] = lambda words: None,
+    say: Say = quiet,
     pace: Pace = DEFAULT_PACE,
     approved: Approved | None = None,
 ) -> FailoverReport:
@@ -90,8 +91,6 @@ def failover(
     Args:
         launcher: Where drivers run at the site; what the job declares when left out.
         other_launcher: The same of the other site.
-        say: Called when a step begins, in words.
-        pace: How fast files are written, and who hears of it.
         approved: What a person has seen and approved; None where no person was asked. It is not asked again
             by a run of a DAG that has begun the fail-over.
 
@@ -108,32 +107,22 @@ def failover(
     return _Failover(request, launcher, other_launcher, say, pace).run(approved)
 
 
-class _Failover:
+class _Failover(Known):
     def __init__(
         self,
         request: FailoverRequest,
         launcher: Launcher | None,
         other_launcher: Launcher | None,
-        say: Callable[[str], None],
+        say: Say,
         pace: Pace,
     ) -> None:
-        self.request = request
+        super().__init__(request, say, pace)
         self.launcher, self.other_launcher = launcher, other_launcher
-        self.say, self.pace = say, pace
-        self.steps: dict[str, float] = {}
-        self.warnings: list[str] = []
         self.final: dict[str, str] = {}
         self.chosen: dict[str, Chosen] = {}
         self.fenced = False
-        self.began, self.began_s = utc_now(), time.monotonic()
-        known = Known(request)
-        self.jobs, self.sites, self.silent = known.jobs, known.sites, known.silent
-        self.newest, self.disagree = known.newest, known.disagree
-        self.site, self.other = known.site, known.other
         self.job, self.old = self.jobs[self.site], self.jobs[self.other]
         self.sites[self.site].control.check_site = self._check_begun
-        self.was, self.number, self.resumes = known.was, known.number, known.resumes
-        self.is_active, self.restores = known.is_active, known.restores
         self.begun: SiteRecord | None = None
         self.approved: Approved | None = None
 
@@ -214,14 +203,14 @@ class _Failover:
                     fence = self._stop_old(operation)
                 if self.gives_up:
                     self._check_given_up()
-                with self._in("begin", f"recording that job {self.job.name} fails over to the {self.site}"):
+                with self.step("begin", f"recording that job {self.job.name} fails over to the {self.site}"):
                     self._check_restore()
                     self._record("failing-over", self.number)
             self._restore()
-            with self._in("activate", f"recording that the {self.site} is the active site"):
+            with self.step("activate", f"recording that the {self.site} is the active site"):
                 self.number += 1
                 self._record("active", self.number)
-        with self._in("start", f"starting job {self.job.name} at the {self.site}"):
+        with self.step("start", f"starting job {self.job.name} at the {self.site}"):
             started = start_job(
                 self.job,
                 by=self.request.by,
@@ -230,7 +219,7 @@ class _Failover:
                 launcher=self.launcher,
                 control=self.sites[self.site].control,
             )
-        report = self._report(started, fence, time.monotonic() - self.began_s)
+        report = self._report(started, fence, self.seconds)
         self._leave(report)
         return report
 
@@ -255,15 +244,6 @@ class _Failover:
     def _why(self) -> str:
         return self.request.why or f"failover to the {self.site}"
 
-    @contextmanager
-    def _in(self, step: str, words: str) -> Iterator[None]:
-        began = time.monotonic()
-        self.say(words)
-        try:
-            yield
-        finally:
-            self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
-
     def _old_held(self) -> AbstractContextManager[Operation | None]:
         """The operation lock of the other site, where it answers: no start gets in between."""
         if self.other in self.silent:
@@ -275,7 +255,7 @@ class _Failover:
         """The site is active already: let the other one know, where it answers, and fence it if need be."""
         if self.other in self.silent or self.newest is None:
             return None
-        with self._in("activate", f"recording that the {self.site} is the active site"):
+        with self.step("activate", f"recording that the {self.site} is the active site"):
             for site in SITES:
                 self.sites[site].write(self.newest)
         how: str | None = None
@@ -289,7 +269,7 @@ class _Failover:
 
     def _fence(self, operation: Operation) -> str:
         records, by, why = self.sites[self.other].control, self.request.by, self._why()
-        with self._in("fence", f"stopping job {self.job.name} at the {self.other}"):
+        with self.step("fence", f"stopping job {self.job.name} at the {self.other}"):
             fence, reason = fence_site(
                 self.old, records, operation, by=by, why=why, launcher=self.other_launcher
             )
@@ -307,7 +287,7 @@ class _Failover:
             return fence  # what it has is not what the job goes on from
         if self._all_restored():
             return fence
-        with self._in("save", f"taking a last savepoint at the {self.other}"):
+        with self.step("save", f"taking a last savepoint at the {self.other}"):
             try:
                 taken = savepoint_job(self.old, by=by, why=why, control=records, pace=self.pace)
                 self._bring({name: one.savepoint for name, one in taken.savepoints.items()})
@@ -372,7 +352,7 @@ class _Failover:
         found = {}
         for name, chosen in self.chosen.items():
             manifest = chosen.manifest
-            age_s = (self.began - manifest.taken_at).total_seconds()
+            age_s = (self.started_at - manifest.taken_at).total_seconds()
             found[name] = SavepointAtSite(
                 manifest.savepoint, manifest.batch, manifest.taken_at, max(0.0, age_s)
             )
@@ -524,7 +504,7 @@ class _Failover:
     def _restore(self) -> None:
         if not self.restores:
             return
-        with self._in("restore", f"restoring at the {self.site}"):
+        with self.step("restore", f"restoring at the {self.site}"):
             for name in self.job.queries:
                 if not self._restored(name):
                     self.warnings += restore(self._request(name), pace=self.pace).warnings
@@ -553,7 +533,7 @@ class _Failover:
             steps=dict(self.steps),
             batches=started.batches,
             warnings=tuple(dict.fromkeys(warnings)),
-            started_at=self.began,
+            started_at=self.started_at,
             by=dict(self.request.by),
             why=self.request.why,
         )

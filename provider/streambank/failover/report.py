@@ -9,8 +9,10 @@ from typing import Any
 
 from streambank.core.choices import SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
-from streambank.core.units import to_json_time
+from streambank.core.names import other_of
+from streambank.core.units import say_duration, say_minute, to_json_time
 from streambank.declaration.declaration import Job
+from streambank.procedure.rows import WARNING, Rows, said_s, step_rows, titled
 from streambank.recovery.approval import newest_of
 from streambank.recovery.plan import RestorePlan
 
@@ -63,6 +65,9 @@ class SavepointAtSite:
     batch: int
     taken_at: datetime
     age_s: float
+
+    def __str__(self) -> str:
+        return f"{self.savepoint} of batch {self.batch:,}, {say_duration(round(self.age_s))} old"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "taken_at": to_json_time(self.taken_at), "age_s": round(self.age_s, 1)}
@@ -125,6 +130,49 @@ class FailoverPlan:
     def lost_after(self) -> datetime | None:
         """What came after it is lost or repeated without a last savepoint; None where nothing is."""
         return min((one.taken_at for one in self.savepoints.values()), default=None)
+
+    @property
+    def lost(self) -> str:
+        """The same, for people; empty where nothing is."""
+        if self.rpo_s is None or self.lost_after is None:
+            return ""
+        return f"everything after {say_minute(self.lost_after)} ({say_duration(round(self.rpo_s))} by now)"
+
+    def rows(self) -> Rows:
+        """What people read of it before they approve it."""
+        other = other_of(self.site)
+        rows = [
+            row
+            for name, one in self.restores.items()
+            for row in titled(f"query {name}: another line", [one.another_line])
+        ]
+        rows += [("active site now", self.was), ("goes on at", self.site)]
+        if self.resumes:
+            rows.append(("finishes", "a fail-over that has begun"))
+        if self.gives_up:
+            goes_on = f"the {self.site} goes on in its own checkpoint"
+            rows.append(("gives up", f"the fail-over to the {other} that has begun; {goes_on}"))
+        if self.disagree:
+            decided = f"each may be active by its own records; this decides for the {self.site}"
+            rows.append(("the sites disagree", decided))
+        if self.answers:
+            driver = self.driver or "not known"
+            rows.append((f"the {other}", f"answers; the job there: {driver}. It is fenced first"))
+        else:
+            rows.append((f"the {other}", f"does not answer, and CANNOT BE FENCED: {self.answers_why}"))
+            risk = "if its driver runs on, two drivers write to every sink that both sites share"
+            rows.append((f"once the {other} is said to be down", risk))
+        if self.lost:
+            best = "0 with the last savepoint that is taken first; else " if self.saves else ""
+            behind = "not known" if self.batches_behind is None else f"{self.batches_behind:,}"
+            rows += [("RPO", f"{best}{self.lost}"), ("batches behind", behind)]
+        rows += [(f"query {name}", str(one)) for name, one in self.savepoints.items()]
+        if not (self.saves and self.needs_final):
+            without = ", without a last savepoint" if self.saves else ""
+            for name, restore in self.restores.items():
+                rows.append((f"output of {name} written later{without}", restore.sink_effect()))
+        rows += [("without a last savepoint refused", one.message) for one in self.without_final]
+        return [*rows, *(("refused", one.message) for one in self.refusals)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -190,6 +238,20 @@ class FailoverReport:
     started_at: datetime
     by: Mapping[str, str]
     why: str
+
+    def rows(self) -> Rows:
+        """What people read of it."""
+        rpo = "nothing was restored" if self.rpo_s is None else said_s(round(self.rpo_s))
+        return [
+            ("active site", self.site),
+            ("fenced", "yes" if self.fenced else "NO"),
+            ("RTO", said_s(self.rto_s, "not known")),
+            ("RPO", rpo),
+            *titled("batches behind", [None if self.batches_behind is None else f"{self.batches_behind:,}"]),
+            *((f"query {name}", str(one)) for name, one in self.savepoints.items()),
+            *step_rows(self.steps),
+            *titled(WARNING, self.warnings),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {

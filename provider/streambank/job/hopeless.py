@@ -9,6 +9,7 @@ from itertools import islice
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
+from streambank.control.processes import is_same_run
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
@@ -80,8 +81,7 @@ def died_alike(
     ours = [
         str(one["launch_id"])
         for one in launched
-        if one.get("launch_id")
-        and all(by.get(name) and (one.get("by") or {}).get(name) == by[name] for name in ("dag_id", "run_id"))
+        if one.get("launch_id") and is_same_run(by, one.get("by") or {})
     ]
     if len(ours) < 2:
         return None

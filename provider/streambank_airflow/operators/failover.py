@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, check_choice
 from streambank.core.names import other_of
-from streambank.core.units import say_duration, say_minute
 from streambank.recovery.choices import parse_new_sinks
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
-from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     REPORT_KEY,
@@ -29,7 +28,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.failover.report import FailoverPlan, FailoverReport
+    from streambank.failover.report import FailoverPlan
 
 _NOTHING = ("none", "other")
 """Answers of the form that say nothing."""
@@ -129,7 +128,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
                 approved=_approved(self.approved),
                 say=lambda step: self.log.info("Fail-over of job %s: %s.", self.job, step),
             )
-        shown = report_markdown(report)
+        shown = rows_table(report.rows())
         self.log.info("The report:\n%s", shown)
         for warning in report.warnings:
             self.log.warning("%s", in_words(warning))
@@ -143,7 +142,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
 
         for refusal in plan.refusals:
             raise refusal
-        shown = plan_markdown(plan)
+        shown = rows_table(plan.rows())
         self.log.info("The plan:\n%s", shown)
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
@@ -179,7 +178,7 @@ def _new_sinks(value: Any) -> Mapping[str, str]:
 def subject_of(plan: FailoverPlan) -> str:
     """The question of an approval."""
     question = f"Fail over job {plan.job} to the {plan.site}"
-    lost = _lost(plan)
+    lost = plan.lost
     if not plan.answers:
         losing = f", and lose or repeat {lost}" if lost else ""
         return f"{question}{losing}? The {other_of(plan.site)} cannot be fenced."
@@ -189,72 +188,3 @@ def subject_of(plan: FailoverPlan) -> str:
         return f"{question}?"
     unless = " if no last savepoint can be taken" if plan.saves else ""
     return f"{question}, and lose or repeat {lost}{unless}?"
-
-
-def _lost(plan: FailoverPlan) -> str:
-    """What is lost or repeated without a last savepoint; empty for nothing."""
-    if plan.rpo_s is None or plan.lost_after is None:
-        return ""
-    return f"everything after {say_minute(plan.lost_after)} ({say_duration(round(plan.rpo_s))} by now)"
-
-
-def plan_markdown(plan: FailoverPlan) -> str:
-    """A fail-over's plan as a person reads it before approving."""
-    other = other_of(plan.site)
-    rows: list[tuple[str, str]] = [
-        (f"Query {name}: another line", filled("{}", one.another_line))
-        for name, one in plan.restores.items()
-        if one.another_line
-    ]
-    rows += [("Active site now", plan.was), ("Goes on at", plan.site)]
-    if plan.resumes:
-        rows.append(("Finishes", "a fail-over that has begun"))
-    if plan.gives_up:
-        goes_on = f"the {plan.site} goes on in its own checkpoint"
-        rows.append(("Gives up", f"the fail-over to the {other} that has begun; {goes_on}"))
-    if plan.disagree:
-        decided = f"each may be active by its own records; this decides for the {plan.site}"
-        rows.append(("The sites disagree", decided))
-    if plan.answers:
-        driver = plan.driver or "not known"
-        rows.append((f"The {other}", f"answers; the job there: {driver}. It is fenced first"))
-    else:
-        why = filled("does not answer, and **cannot be fenced**: {}", plan.answers_why)
-        rows.append((f"The {other}", why))
-        risk = "If its driver runs on, two drivers write to every sink that both sites share"
-        rows.append(("By the form it is down", risk))
-    if lost := _lost(plan):
-        best = "0 with the last savepoint that is taken first; else " if plan.saves else ""
-        rows.append(("RPO", f"{best}{lost}"))
-        behind = plan.batches_behind
-        rows.append(("Batches behind", "not known" if behind is None else f"{behind:,}"))
-    for name, one in plan.savepoints.items():
-        age = say_duration(round(one.age_s))
-        rows.append(
-            (f"Query {name}", filled("{} of batch {}, {} old", code(one.savepoint), f"{one.batch:,}", age))
-        )
-    if not (plan.saves and plan.needs_final):
-        without = ", without a last savepoint" if plan.saves else ""
-        rows += [
-            (f"Output of {name} written later{without}", filled("{}", one.sink_effect()))
-            for name, one in plan.restores.items()
-        ]
-    rows += [("Without a last savepoint refused", filled("{}", one.message)) for one in plan.without_final]
-    return table(rows)
-
-
-def report_markdown(report: FailoverReport) -> str:
-    """A report as a person reads it."""
-    rto = "not known" if report.rto_s is None else say_duration(round(report.rto_s, 1))
-    rpo = "nothing was restored" if report.rpo_s is None else say_duration(round(report.rpo_s))
-    rows: list[tuple[str, str]] = [
-        ("Active site", report.site),
-        ("Fenced", "yes" if report.fenced else "NO"),
-        ("RTO", rto),
-        ("RPO", rpo),
-    ]
-    for name, one in report.savepoints.items():
-        rows.append((f"Query {name}", filled("{} of batch {}", code(one.savepoint), f"{one.batch:,}")))
-    rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
-    rows += [("Warning", filled("{}", in_words(warning))) for warning in report.warnings]
-    return table(rows)

@@ -14,8 +14,9 @@ from streambank.core.errors import InputError
 from streambank.core.units import say_minute
 from streambank.failover.failover import plan_failover
 from streambank.failover.report import FailoverPlan, FailoverRequest
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators import failover as module
-from streambank_airflow.operators.failover import FailoverStreamingJobOperator, plan_markdown, subject_of
+from streambank_airflow.operators.failover import FailoverStreamingJobOperator, subject_of
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.jobs.declared import BY
 from tests.support.jobs.two_sites import NAME, TwoSites, two_sites
@@ -31,32 +32,36 @@ def plan_of(sites: TwoSites, **options: Any) -> FailoverPlan:
     return plan_failover(FailoverRequest(sites.job, by=BY, **options))
 
 
+def rows_of(plan: FailoverPlan) -> str:
+    return rows_table(plan.rows())
+
+
 def test_a_plan_says_what_would_be_lost_by_its_time(sites: TwoSites) -> None:
     sites.start()
     sites.save()
     plan = plan_of(sites)
     moment = say_minute(plan.savepoints["main"].taken_at)
     assert subject_of(plan) == "Fail over job orders to the standby? A last savepoint is taken first: RPO 0."
-    shown = plan_markdown(plan)
+    shown = rows_of(plan)
     assert f"0 with the last savepoint that is taken first; else everything after {moment} (" in shown
     assert "written later" not in shown and "disagree" not in shown and "Gives up" not in shown
 
     may_lose = plan_of(sites, final_savepoint=False)
     assert f"lose or repeat everything after {moment} (" in subject_of(may_lose)
     assert subject_of(may_lose).endswith(" if no last savepoint can be taken?")
-    assert "Output of main written later, without a last savepoint" in plan_markdown(may_lose)
+    assert "Output of main written later, without a last savepoint" in rows_of(may_lose)
 
     silent = replace(may_lose, answers=False, answers_why="It burns.", saves=False)
     assert f"everything after {moment} (" in subject_of(silent)
     assert subject_of(silent).endswith("? The primary cannot be fenced.")
     restored = replace(plan, resumes=True, saves=False)
-    assert "last savepoint" not in plan_markdown(restored) + subject_of(restored)
+    assert "last savepoint" not in rows_of(restored) + subject_of(restored)
 
 
 def test_a_plan_says_that_sites_disagree_and_what_is_given_up(sites: TwoSites) -> None:
     plan = replace(plan_of(sites), disagree=True)
-    assert "| The sites disagree |" in plan_markdown(plan)
-    assert "| Gives up | the fail-over to the primary" in plan_markdown(replace(plan, gives_up=True))
+    assert "| The sites disagree |" in rows_of(plan)
+    assert "| Gives up | the fail-over to the primary" in rows_of(replace(plan, gives_up=True))
 
 
 @pytest.mark.parametrize("text", ["", "None", "{'site': ", "standby", "['standby']", '{"answers": true}'])

@@ -170,49 +170,10 @@ def _fence(job: Job, why: str) -> None:
 
 
 def _show_plan(plan: FailoverPlan) -> None:
-    from streambank.core.units import say_minute
-
-    for restore in plan.restores.values():
-        if restore.another_line:
-            console.line(restore.another_line)
     console.line(f"would fail over job {plan.job} from the {plan.was} to the {plan.site}")
-    answers = "answers" if plan.answers else f"does not answer: {plan.answers_why}"
-    driver = f"; the job is {plan.driver} there" if plan.driver is not None else ""
-    other = "primary" if plan.site == "standby" else "standby"
-    console.line(f"the {other} {answers}{driver}")
-    if plan.resumes:
-        console.line("this would finish a fail-over that has begun")
-    if plan.gives_up:
-        console.line(f"this would give up the fail-over to the {other} that has begun")
-    if plan.disagree:
-        console.line(f"the sites do not agree which is the active one: this would decide for the {plan.site}")
-    for name, one in plan.savepoints.items():
-        console.line(f"query {name}: savepoint {one.savepoint}, {console.age(one.age_s)} old")
-    if plan.rpo_s is not None and plan.lost_after is not None:
-        best = "; a last savepoint is taken first, with which it is 0" if plan.saves else ""
-        since = say_minute(plan.lost_after)
-        console.line(f"RPO: everything after {since}, {console.age(plan.rpo_s)} by now{best}")
-    if plan.batches_behind is not None:
-        console.line(f"batches behind: {plan.batches_behind}")
-    for refusal in plan.without_final:
-        console.line(f"without a last savepoint it would be refused: {refusal.message}")
-    for refusal in plan.refusals:
-        console.line(f"refused: {refusal.message}")
+    console.fields(plan.rows())
 
 
 def _show(report: FailoverReport) -> None:
     console.line(f"job {report.job} runs at the {report.site}")
-    for name, one in report.savepoints.items():
-        console.line(f"query {name}: from savepoint {one.savepoint}, {console.age(one.age_s)} old")
-    console.line()
-    console.table(["step", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in report.steps.items()])
-    console.fields(
-        [
-            ("RTO", "not known" if report.rto_s is None else f"{report.rto_s:.1f} s"),
-            ("RPO", None if report.rpo_s is None else console.age(report.rpo_s)),
-            ("batches behind", report.batches_behind),
-            ("fenced", "yes" if report.fenced else "NO"),
-        ]
-    )
-    for warning in report.warnings:
-        console.line(f"warning: {warning}")
+    console.fields(report.rows())
