@@ -1,4 +1,4 @@
-"""Plans of restores as a person reads them before approving, and the report of a refresh."""
+"""Plans of restores as a person reads them before approving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from streambank_airflow.hints import in_words
 from streambank_airflow.markdown import code, filled, table
 
 if TYPE_CHECKING:
-    from streambank.copies.report import RefreshReport
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.together import TogetherPlan
 
@@ -83,24 +82,3 @@ def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
     rows += [("Skipped", filled("{}: {}", code(one.savepoint), one.why)) for one in plan.skipped]
     rows += [("Warning", in_words(warning)) for warning in plan.warnings]
     return rows
-
-
-def refresh_markdown(report: RefreshReport) -> str:
-    """The report of a refresh as a person reads it."""
-    rows: list[tuple[str, str]] = [("Copy", code(report.runs_as))]
-    for one in report.queries:
-        age = say_duration(round(one.age_s))
-        rows.append(
-            (
-                f"Query {one.query}",
-                filled("{} of batch {}, {} old", code(one.savepoint), f"{one.batch:,}", age),
-            )
-        )
-        rows += [("Repository", code(one.repository)), ("Checkpoint", code(one.location))]
-        rows += [("Output", code(new)) for new in one.outputs.values()]
-        rows += [("Input", said) for said in (one.source_effect, one.replayable_effect) if said]
-    if report.state_only:
-        rows.append(("Application", "none runs on it: the copy is of the state alone"))
-    rows += [("Removed", code(location)) for location in report.removed]
-    rows += [("Warning", filled("{}", in_words(warning))) for warning in report.warnings]
-    return table(rows)

@@ -141,9 +141,6 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
     What speaks against it is in `refusals`, for a person to decide; a savepoint that does not exist or is
     damaged, and a call that is wrong in itself, are raised.
 
-    Args:
-        pace: Who does the work, and how fast.
-
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `refresh`.
     """
@@ -163,9 +160,6 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
 
 def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshReport:
     """Make a copy of a job's state, or make it again from a newer savepoint.
-
-    Args:
-        pace: Who does the work, how fast, and who hears of it.
 
     Raises:
         InputError: The copy would not lie apart from the live job (code `copy-not-apart`), or the reference

@@ -8,8 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import StreambankError
-from streambank.core.units import to_json_time
+from streambank.core.units import say_bytes, say_duration, to_json_time
+from streambank.procedure.rows import WARNING, Rows, titled
 from streambank.recovery.together import skew_s
+
+_OF_STATE = "none runs on it: the copy is of the state alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,19 @@ class QueryRefresh:
             "query_id": self.query_id,
         }
 
+    def rows(self) -> Rows:
+        """What people read of it."""
+        age = say_duration(round(self.age_s))
+        return [
+            (f"query {self.query}", f"{self.savepoint} of batch {self.batch:,}, {age} old"),
+            ("repository", self.repository),
+            ("checkpoint", self.location),
+            *(("output", f"{new} instead of {old}") for old, new in self.outputs.items()),
+            ("size", f"{say_bytes(self.bytes)} in {self.files:,} files"),
+            *titled("query id", [self.query_id]),
+            *titled("input", [self.source_effect, self.replayable_effect]),
+        ]
+
     def made(self, query_id: str) -> QueryRefresh:
         """The same, with the id of the new query."""
         return replace(self, query_id=query_id)
@@ -107,6 +123,20 @@ class RefreshReport:
     def skew_s(self) -> float:
         """Seconds between the oldest and the newest savepoint."""
         return skew_s([one.taken_at for one in self.queries])
+
+    def rows(self) -> Rows:
+        """What people read of it, beside which copy it is."""
+        refused = [one.message for one in self.refusals]
+        together = [say_duration(round(self.skew_s))] if len(self.queries) > 1 else []
+        return [
+            # What a refusal says is not said twice.
+            *(row for one in self.queries for row in one.rows() if not any(why in row[1] for why in refused)),
+            *titled("savepoints taken within", together),
+            *titled("application", [_OF_STATE if self.state_only else ""]),
+            *titled("removed", self.removed),
+            *titled(WARNING, self.warnings),
+            *titled("against it", (f"{one.message} {one.hint}" for one in self.refusals)),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {

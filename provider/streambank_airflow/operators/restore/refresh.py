@@ -9,6 +9,7 @@ from streambank.core.choices import SOURCE_CHOICES
 from streambank_airflow.choices import check_form_copy
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
+from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     StreambankOperator,
@@ -16,7 +17,6 @@ from streambank_airflow.operators.base import (
     asked_by,
     known_or_template,
 )
-from streambank_airflow.restore_plans import refresh_markdown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -91,7 +91,7 @@ class RefreshCopyOperator(StreambankOperator):
                 note=self.why,
                 by=asked_by(context),
             )
-        shown = refresh_markdown(report)
+        shown = rows_table([("copy", report.runs_as), *report.rows()])
         self.log.info("The report:\n%s", shown)
         for warning in report.warnings:
             self.log.warning("%s", in_words(warning))

@@ -107,34 +107,10 @@ def fork(
 
 def _show(report: RefreshReport) -> None:
     console.line(f"copy {report.runs_as} {'would be made' if report.dry_run else 'was made'}")
-    for one in report.queries:
-        console.line(
-            f"query {one.query}: savepoint {one.savepoint} of batch {one.batch}, {console.age(one.age_s)} "
-            f"old, from {one.repository}"
-        )
-        rows = [("checkpoint", one.location)]
-        rows += [("instead of", f"{old}: {new}") for old, new in one.outputs.items()]
-        rows.append(("size", f"{console.count(one.files, 'file')}, {console.size(one.bytes)}"))
-        if one.query_id is not None:
-            rows.append(("query id", one.query_id))
-        console.fields(rows)
-        for effect in (one.source_effect, one.replayable_effect):
-            if effect and not any(refusal.message in effect for refusal in report.refusals):  # said below
-                console.line(effect)
-    if len(report.queries) > 1:
-        console.line(f"The savepoints were taken within {console.age(report.skew_s)} of each other.")
-    for location in report.removed:
-        console.line(f"removed: {location}")
-    for warning in report.warnings:
-        console.line(f"warning: {warning}")
-    for refusal in report.refusals:
-        console.line(f"against it: {refusal.message}")
-        console.line(f"  {refusal.hint}")
+    console.fields(report.rows())
     if report.dry_run:
         return
     if report.state_only:
-        console.line(
-            "The copy is of the state alone. Look at it: streambank state read, with its checkpoint."
-        )
+        console.line("Look at its state: streambank state read, with its checkpoint.")
     else:
         console.line(f"Run the application on it: streambank job start {report.runs_as}")
