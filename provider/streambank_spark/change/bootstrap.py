@@ -22,6 +22,7 @@ from pyspark.sql.types import BinaryType, NullType, StructType
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
+from streambank.recovery.shown import outdated
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.change.columns import TIMEOUT, Fit, check_fits, never_null, struct_of
@@ -247,11 +248,10 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
         )
     planned = request.table_digest
     if planned is not None and planned != counts.digest:
-        raise RefusedError(
+        raise outdated(
             f"The table gives {counts.table:,} rows now, and they are not the {planned.partition(':')[0]} "
             "that the plan showed.",
-            code="approval-outdated",
-            hint=f"Plan it again: the new plan shows what the table gives now. {_FIXED}",
+            f"Plan it again: the new plan shows what the table gives now. {_FIXED}",
         )
     counts.samples = _samples(rows, request.samples)
     partitions = operator.stores[0].partitions
