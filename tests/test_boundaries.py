@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
-from collections import Counter
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,6 @@ SDKS = {"boto3", "botocore", "fsspec", "pandas", "pyarrow"}
 HEAVY = SDKS | {"airflow", "pendulum", "py4j", "pyspark", "sqlalchemy"}
 # Libraries of the command line and of the s3 store: loaded by these modules only.
 LAZY = {"typer", "rich", "click"}
-MOST_MODULES = 18
 PACKAGES = ("streambank", "streambank_airflow", "streambank_spark")
 STORIES = {
     "streambank/cli/test_plain_pyspark.py",
@@ -202,11 +203,17 @@ def test_no_folder_shadows_an_installed_package() -> None:
             assert not (path.is_dir() and path.name in {"airflow", "pyspark"}), path
 
 
-def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
-    modules = [*PROVIDER.rglob("*.py"), *(ROOT / "tests" / "support").rglob("*.py")]
-    folders = Counter(path.parent for path in modules if path.name != "__init__.py")
-    assert len(folders) > 40
-    assert not {str(folder): count for folder, count in folders.items() if count > MOST_MODULES}
+def test_the_rooms_of_the_contributing_page_are_those_that_the_linter_knows() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = pyproject["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    floors = [set(re.findall(r"\w+", floor)) for floor in reversed(layers)]
+    rows = re.findall(r"^\| (`.*`) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rooms = [room for row in rows for room in re.findall(r"`(\w+)`", row)]
+    assert len(rooms) == len(set(rooms)) > 20
+    listed = iter(rooms)
+    assert [set(itertools.islice(listed, len(floor))) for floor in floors[:-1]] == floors[:-1]
+    assert list(listed) == [] and floors[-1] == {"__main__"}
 
 
 def test_tests_of_a_module_are_where_the_module_is() -> None:
@@ -218,8 +225,8 @@ def test_tests_of_a_module_are_where_the_module_is() -> None:
     strangers = set()
     for path in (path for package in PACKAGES for path in (tests / package).rglob("test_*.py")):
         room = PROVIDER / path.parent.relative_to(tests)
-        modules = {one.stem.removesuffix("_") for one in room.glob("*.py")}
-        modules |= {one.parent.name for one in room.glob("*/__init__.py")}
+        modules = {module.stem.removesuffix("_") for module in room.glob("*.py")}
+        modules |= {folder.parent.name for folder in room.glob("*/__init__.py")}
         words = path.stem.removeprefix("test_").split("_")
         if not modules & {"_".join(words[:count]) for count in range(1, len(words) + 1)}:
             strangers.add(path.relative_to(tests).as_posix())

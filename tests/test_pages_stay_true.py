@@ -44,3 +44,9 @@ def test_no_page_says_that_tables_are_not_rolled_back() -> None:
     assert TABLES_GO_BACK.search("A Delta sink is not set back.") and TABLES_GO_BACK.search(
         "Sinks other than file and Kafka (Delta, Iceberg, JDBC, foreachBatch) cannot be rolled back"
     ), "as they said once"
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) > 20
+    assert not [line for line in lines if line.startswith(" ") or len(line) > 240]
