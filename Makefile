@@ -14,6 +14,8 @@ UV := .boot/bin/uv
 # What uv fetches stays inside the folder, too.
 export UV_CACHE_DIR := $(CURDIR)/.boot/cache
 UV_TMP := $(CURDIR)/.boot/tmp
+# TypeScript types the page's modules, which are plain JavaScript.
+TSC := node_modules/.bin/tsc
 # What the targets below need; `make lock` resolves exactly this.
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group audit --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
@@ -46,6 +48,7 @@ needs: export JAVA := $(JAVA)
 needs:
 	@.ci/needs java $(if $(wildcard .venv/.ready),,disk=5000) $(NEEDS)
 
+lint check: NEEDS := node npm
 test test-quick: NEEDS := git pgrep disk=1000 temporary=500
 test-storm screenshots: NEEDS := git pgrep browser disk=2000 temporary=1000
 demo up: NEEDS = disk=1000 temporary=500 args $(ARGS)
@@ -70,17 +73,22 @@ $(UV): requirements-boot.lock | needs
 	@touch $@
 	@echo "Ready: $(BIN)/streambank --help"
 
+$(TSC): package-lock.json | needs
+	@npm ci --silent --no-audit --no-fund --ignore-scripts --cache .boot/npm
+	@touch $@
+
 .PHONY: fmt
 fmt: setup  ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: lint
-lint: setup  ## Style, types, and who imports whom
+lint: setup $(TSC)  ## Style, types, of the page's modules too, and who imports whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --python-version 3.10 provider/streambank provider/streambank_spark  # what drivers and executors load
+	@$(TSC) --project .
 	@PYTHONPATH=provider $(BIN)/lint-imports
 
 .PHONY: check-lock

@@ -187,7 +187,12 @@ def test_a_port_that_is_in_use_is_said_before_anything_is_fetched(checkout: Path
 
 def test_what_a_target_needs_is_asked_for_by_its_name() -> None:
     assert needs("a-moon")[0] == 2
-    for target, asked in (("test", "git pgrep disk="), ("test-storm", "browser"), ("up", "args --port 8081")):
+    for target, asked in (
+        ("lint", "node npm"),
+        ("test", "git pgrep disk="),
+        ("test-storm", "browser"),
+        ("up", "args --port 8081"),
+    ):
         dry = make("-n", target, "ARGS=--port 8081").stdout
         line = next(line for line in dry.splitlines() if line.startswith(".ci/needs java"))
         assert asked in line

@@ -31,6 +31,10 @@ def test_a_vendored_file_is_what_was_published(name: str) -> None:
     assert sha256(path.read_bytes()).hexdigest() == VENDORED[name]
 
 
+def test_each_module_of_ours_has_its_types_checked() -> None:
+    assert all(path.read_text(encoding="utf-8").startswith("// @ts-check\n") for path in MODULES)
+
+
 @pytest.mark.parametrize("path", [*MODULES, SHARED / "uPlot.esm.js"], ids=lambda path: path.name)
 def test_no_module_runs_text_or_makes_it_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

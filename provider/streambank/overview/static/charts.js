@@ -1,3 +1,4 @@
+// @ts-check
 // Plots of a job's measurements: values with their spread, limits, forecast, and marks for what happened.
 
 import { Fragment, h, cx, useEffect, useId, useMemo, useRef, useState } from "./h.js";
@@ -184,7 +185,7 @@ function drawn(place, whole, marks, from, setTip) {
       setCursor: [(plot) => setTip(tipOf(plot, chart, marks))],
     },
   };
-  return new uPlot(options, data, place);
+  return new (/** @type {any} */ (uPlot))(options, data, place);
 }
 
 const axisTimes = (plot, ticks) => {

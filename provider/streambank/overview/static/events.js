@@ -1,3 +1,4 @@
+// @ts-check
 // What happened to a job, newest first; what the doctor found; what the driver said last.
 
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Figures and times as people read them. Sizes are in powers of 1000, as on Streambank's command line.
 
 const NONE = "–";
@@ -34,7 +35,7 @@ export function duration(seconds) {
   if (!isNumber(seconds)) return NONE;
   if (Math.abs(seconds) < 60) return `${Number(seconds.toPrecision(seconds < 1 ? 2 : 3))} s`;
   const whole = Math.round(seconds);
-  for (const [large, small, name, below] of [[86400, 3600, "d", "h"], [3600, 60, "h", "min"], [60, 1, "min", "s"]]) {
+  for (const [large, small, name, below] of /** @type {[number, number, string, string][]} */ ([[86400, 3600, "d", "h"], [3600, 60, "h", "min"], [60, 1, "min", "s"]])) {
     if (whole >= large) {
       const rest = Math.floor((whole % large) / small);
       return `${Math.floor(whole / large)} ${name}${rest ? ` ${rest} ${below}` : ""}`;

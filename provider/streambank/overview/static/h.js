@@ -1,3 +1,4 @@
+// @ts-check
 // React as Airflow's own page has loaded it: the same instance, so that hooks work inside its tree.
 
 export const React = globalThis.React;

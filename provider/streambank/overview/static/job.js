@@ -1,3 +1,4 @@
+// @ts-check
 // One job: what is wrong and what to do at the top, then everything that explains it.
 
 import { Fragment, h, cx, useId } from "./h.js";

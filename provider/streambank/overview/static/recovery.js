@@ -1,3 +1,4 @@
+// @ts-check
 // Drills and restores, step by step; the repository and its replicas.
 
 import { Fragment, h, useId } from "./h.js";

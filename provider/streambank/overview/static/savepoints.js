@@ -1,3 +1,4 @@
+// @ts-check
 // Savepoints of a job: on a time line, in a table, and each by itself.
 
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // What is wrong with a job, since when, and what to do first: the one thing that is read at night.
 
 import { ageOf } from "./entry.js";

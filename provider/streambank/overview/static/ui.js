@@ -1,3 +1,4 @@
+// @ts-check
 // Small parts that several views share.
 
 import { Fragment, React, h, cx, useEffect, useState } from "./h.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // What states, events, objectives and DAGs are called on the page.
 
 /** By a name that may come from records: what stands here, and nothing that every object has, such as `constructor`. */

@@ -1,3 +1,4 @@
+// @ts-check
 // What a person can do: each action is a run of one of the job's DAGs, begun through Airflow's API as that user, so that
 // rights, approvals and the audit log are Airflow's.
 
@@ -192,7 +193,7 @@ function Modal({ title, close, children }) {
   const outside = useRef(false);
   const id = useId();
   useEffect(() => {
-    const before = document.activeElement;
+    const before = /** @type {HTMLElement} */ (document.activeElement);
     if (!place.current.open) place.current.showModal();
     return () => before?.isConnected && before.focus();
   }, []);

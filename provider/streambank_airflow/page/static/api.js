@@ -1,3 +1,4 @@
+// @ts-check
 // What the page asks: its own routes below /streambank, and Airflow's public API as the user who is signed in.
 
 import { parsed, setClock } from "./entry.js";
@@ -160,7 +161,7 @@ export function useImportErrors(there, dag = null) {
  * @param url The route; null for none.
  * @param every After how many milliseconds it is asked again; null for not by time.
  * @param version It is asked again when this changes.
- * @returns {data, error, loading, again}: the newest answer even where a later request failed.
+ * @returns {{data: any, error: any, loading: boolean, again: () => Promise<void>}} The newest answer even where a later request failed.
  */
 function useAsked(url, every, version = null) {
   const [, draw] = useState(0);

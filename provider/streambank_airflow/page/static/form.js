@@ -1,3 +1,4 @@
+// @ts-check
 // A form from the JSON schema of a DAG's params: what Airflow's own trigger form asks, with the same answers.
 
 import { Fragment, h, cx, useId } from "./h.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // All jobs that the user may see, one line each, what needs a person first.
 
 import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, useState } from "./h.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // What Airflow loads. It imports this module, and then takes the component that has the name of the react app.
 
 import { cx, h, useEffect, useRef } from "./h.js";
@@ -16,7 +17,7 @@ function useNewView(view) {
     if (before.current === view) return;
     before.current = view;
     document.querySelector(".sb-page")?.scrollTo(0, 0);
-    if (document.activeElement === document.body) document.querySelector(".sb-page h1")?.focus({ preventScroll: true });
+    if (document.activeElement === document.body) /** @type {HTMLElement} */ (document.querySelector(".sb-page h1"))?.focus({ preventScroll: true });
   }, [view]);
 }
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Which view the address shows. Airflow routes `plugin/<page>/*` to this page and leaves the rest to it.
 
 import { h, useEffect, useState } from "./h.js";
@@ -60,7 +61,7 @@ export function useRoute() {
       last = location.href;
       set(here());
     };
-    const events = [[globalThis, MOVED], [globalThis, "popstate"]];
+    const events = /** @type {[EventTarget, string][]} */ ([[globalThis, MOVED], [globalThis, "popstate"]]);
     // Airflow's own links move without an event that every browser has.
     if (globalThis.navigation) events.push([globalThis.navigation, "currententrychange"]);
     const timer = globalThis.navigation ? null : setInterval(look, 400);
