@@ -38,7 +38,7 @@ from streambank_spark.state.digest import digest_of
 from streambank_spark.state.read import Choice, export_state, read_rows
 from streambank_spark.state.staging import Materialized, Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from streambank_spark.submit.bundle import VARIABLE, python_of_workers
+from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
 from tests.support.spark.standalone_cluster import running_cluster
 
 UNIT = "Spark's own full read"

@@ -15,7 +15,8 @@ from streambank.driver.bundle import program
 from streambank.driver.installed import entry_path
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.local import launch_arguments, launch_prefix, own_settings
-from streambank.driver.spec import LaunchSpec, launch_key, property_lines
+from streambank.driver.spark_properties import property_lines
+from streambank.driver.spec import LaunchSpec, launch_key
 
 TIMEOUT_S = 60
 ANY = "[l]aunch-[0-9a-f]{32}[.]json"  # with brackets, it does not match the command line that it stands in

@@ -13,7 +13,7 @@ from streambank.core.errors import StorageError
 from streambank.doctor.checks.sources import check_replay
 from streambank.doctor.subject import SkippedCheck
 from streambank.driver.launchers.http import get_json, send_json
-from streambank.driver.spec import loopback_settings
+from streambank.driver.spark_properties import loopback_settings
 from tests.support.checkpoint.doctor_inputs import planned
 from tests.support.checkpoint.recorded import checkpoint
 

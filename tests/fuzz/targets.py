@@ -33,7 +33,8 @@ from streambank.doctor.diagnose import diagnose_checkpoint
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import decode_launch, read_properties, write_launch
+from streambank.driver.spark_properties import read_properties
+from streambank.driver.spec import decode_launch, write_launch
 from streambank.job.history import job_history
 from streambank.job.status import job_status
 from streambank.kafka.offsets import parse_offsets as parse_kafka_offsets

@@ -17,7 +17,7 @@ from streambank.job.heal import committed_batches, heal_job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from streambank.sla.judge.facts import recoveries
+from streambank.sla.judge.recoveries import recoveries
 from tests.support.drivers.real_driver import APPLICATIONS
 from tests.support.jobs.declared import BY, end_drivers
 from tests.support.spark.jvm import spark_options

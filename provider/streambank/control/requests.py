@@ -6,7 +6,7 @@ answers/0000000004.json     what came of it; created exclusively, so the first a
 ```
 
 A request is addressed to one epoch: what was asked of a driver that died is never obeyed by the next one. Yet
-a stop is also a mark, by its number, against every launch that was made before it (driver/location.py).
+a stop is also a mark, by its number, against every launch that was made before it (driver/stops.py).
 """
 
 from __future__ import annotations

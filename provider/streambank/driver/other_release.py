@@ -18,8 +18,8 @@ from streambank.core.errors import ConflictError, FormatError, NotFoundError, Re
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.driver.installed import installation_that_submits
+from streambank.driver.spark_properties import read_properties
 from streambank.driver.spark_releases import FOR_STATE, SparkRelease, listed, release_of
-from streambank.driver.spec import read_properties
 from streambank.storage import open_store
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"

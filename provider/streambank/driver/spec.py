@@ -7,20 +7,15 @@ A launch may be *held*: its driver runs its application up to the first query an
 lease, until `released/<id>.json` says how things stand by then. That is a launch spec, too, and says nothing
 else of what runs: the driver's arguments prove the first one only.
 
-Fingerprints of what a query was run with, so that a savepoint can tell later whether that has changed.
-
-Arguments and settings may hold secrets: the fingerprints are digests of them. `args` and `code` hold them as
-they are, so the folder is closed to others.
+Its `args` and `code` may hold secrets, so the folder is closed to others.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
@@ -43,6 +38,7 @@ from streambank.storage.store import read_record
 
 if TYPE_CHECKING:
     from streambank.checkpoint.replay import Replay
+
 
 FORMAT = 1
 
@@ -199,7 +195,7 @@ class LaunchSpec:
     @property
     def digest(self) -> str:
         """Of its file, as the driver's arguments carry it."""
-        return _digest(self.encoded())
+        return sha256_of(self.encoded())
 
     def control_of_job(self) -> JobControl:
         """The job's records."""
@@ -234,7 +230,7 @@ def is_same_launch(held: LaunchSpec, released: LaunchSpec) -> bool:
 
 def seal_of(secret: str) -> str:
     """What a held launch carries of the secret that only who holds it knows."""
-    return _digest(secret.encode())
+    return sha256_of(secret.encode())
 
 
 def release_launch(control: JobControl, released: LaunchSpec, secret: str) -> None:
@@ -330,7 +326,7 @@ def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
         spec = decode_launch(data, launch_id)
     except (NotFoundError, FormatError):
         return None
-    digest = {"launch_id": launch_id, "digest": _digest(data)}
+    digest = {"launch_id": launch_id, "digest": sha256_of(data)}
     records = launched_records(control).newest_first(vouched=True) if control.signer.keys else ()
     if control.signer.keys and not any(digest.items() <= record.data.items() for record in records):
         return None
@@ -360,7 +356,7 @@ def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = N
         FormatError: It is damaged or of an unknown format.
         IntegrityError: It is not what the launcher wrote (code `changed-launch`).
     """
-    if digest is not None and digest != _digest(data):
+    if digest is not None and digest != sha256_of(data):
         raise _changed(f"The {what} was changed after the driver was launched with it.")
     return LaunchSpec.from_dict(decode_json(data, what), what)
 
@@ -394,72 +390,9 @@ def check_generations(spec: LaunchSpec, control: JobControl) -> None:
             )
 
 
-def application_fingerprint(application: Path, args: Sequence[str]) -> dict[str, Any]:
-    """Its path, with digests of its file (None where that cannot be read here) and its arguments."""
-    try:
-        digest = _digest(application.read_bytes())
-    except OSError:
-        digest = None
-    return {"path": str(application), "digest": digest, "args_digest": _digest("\0".join(args).encode())}
-
-
-def conf_fingerprint(conf: Mapping[str, str]) -> dict[str, Any]:
-    """The names of the declared settings, and a digest of names and values."""
-    lines = "".join(f"{name}={conf[name]}\n" for name in sorted(conf))
-    return {"names": sorted(conf), "digest": _digest(lines.encode())}
-
-
-def _digest(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """As records and arguments name a digest."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-LOOPBACK = "127.0.0.1"
-BIND_ADDRESS = "spark.driver.bindAddress"
-_LOCAL = re.compile(r"local(\[.*\])?")
-
-
-def loopback_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """What keeps a driver without executors elsewhere off the network, where its settings say nothing else.
-
-    Args:
-        master: Spark's master. Any other than `local` and `local[...]` needs no such settings, or more.
-        conf: The settings, which win: an address of their own keeps all addresses as they are.
-    """
-    if not _LOCAL.fullmatch(master):
-        return {}
-    found = {"spark.authenticate": "true"}  # Spark makes up the secret itself
-    if not {BIND_ADDRESS, "spark.driver.host"} & set(conf):
-        found |= {BIND_ADDRESS: LOOPBACK, "spark.driver.host": LOOPBACK}
-    return {name: value for name, value in found.items() if name not in conf}
-
-
-def property_lines(properties: Mapping[str, str]) -> str:
-    """One line for each property, escaped so that it is read as it was given."""
-    return "".join(f"{_key(key)}={_value(value)}\n" for key, value in properties.items())
-
-
-def _key(text: str) -> str:
-    return re.sub(r"([\s:=#!\\])", r"\\\1", text)
-
-
-def _value(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return re.sub(r"^ ", r"\\ ", escaped)
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """The properties of a file such as spark-defaults.conf.
-
-    Args:
-        text: A property a line: the name, spaces or `=` or `:`, the value. Comments begin with `#` or `!`.
-            A backslash at the end of a line joins the next to it; otherwise it is taken as it is.
-    """
-    found = {}
-    for line in re.sub(r"\\\n[ \t]*", "", text).splitlines():
-        match = re.fullmatch(r"([^\s:=#!][^\s:=]*)(?:[ \t]*[:=][ \t]*|[ \t]+)?(.*)", line.strip())
-        if match:
-            found[match[1]] = match[2].strip()
-    return found
 
 
 def spec_of(control: JobControl, launch_id: str) -> LaunchSpec | None:

@@ -3,7 +3,7 @@
 What is meant to be stays as it is, and so does a driver that lives: deciding is the person's. What they need
 for it is the last error, and the savepoint that they would go back to. Nor does a cluster start it any more
 that brings its drivers back: a stop is recorded against the launch, which the next one to come back obeys
-(driver/location.py), whether one lives just now or not.
+(driver/stops.py), whether one lives just now or not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from streambank.declaration.declaration import Job
 from streambank.driver.failure import SEARCHED_LINES, driver_failure
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.location import mark_stop
 from streambank.driver.spec import spec_of
+from streambank.driver.stops import mark_stop
 from streambank.job.status import job_status
 from streambank.repository.catalog import SavepointSummary, newest_first
 from streambank.repository.repository import Repository

@@ -9,11 +9,10 @@ changes nothing.
 
 What cannot be told is `unknown`, and nobody acts on that.
 
-A clock for judging whether something stands still, which itself stands still while nobody looks.
-
-A process that was frozen (SIGSTOP, a virtual machine that was paused) finds, when it goes on, that an hour
-has passed on every clock of the machine, though it has not seen a second of it. Who then says "nothing has
-moved for an hour" is wrong. So the time between two looks counts only up to a bound.
+The clock that judges (`AwakeClock`) stands still while nobody looks. A process that was frozen (SIGSTOP, a
+virtual machine that was paused) finds, when it goes on, that an hour has passed on every clock of the machine
+that it has not seen a second of. Who then says "nothing has moved for an hour" is wrong. So the time between
+two looks counts only up to a bound.
 """
 
 from __future__ import annotations

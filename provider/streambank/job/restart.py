@@ -25,7 +25,8 @@ from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import check_registered, launcher_for, placed
-from streambank.driver.location import is_of, mark_stop
+from streambank.driver.location import is_of
+from streambank.driver.stops import mark_stop
 from streambank.job.start import StartResult, check_launch, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
 from streambank.job.stop_request import StopAsked, request_of

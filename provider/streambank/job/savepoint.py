@@ -24,6 +24,7 @@ from streambank.core.names import MAIN
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
+from streambank.driver.fingerprints import application_fingerprint, conf_fingerprint
 from streambank.driver.outputs import left_for
 from streambank.driver.preflight import (
     check_records,
@@ -32,7 +33,6 @@ from streambank.driver.preflight import (
     savepoints_lost,
     unused_checkpoint,
 )
-from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
 from streambank.repository.catalog import recent_heads

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView
@@ -31,22 +31,12 @@ from streambank.driver.preflight import (
 )
 from streambank.driver.spec import is_waiting, launch_key, read_launch
 from streambank.job.health import Health, judge_health
+from streambank.job.states import JobState
 from streambank.sites.records import Sites, fenced_at
 
 if TYPE_CHECKING:
     from streambank.job.alive import Life
 
-JobState = Literal[
-    "never-started",
-    "repository-lost",
-    "checkpoint-lost",
-    "starting",
-    "running",
-    "stopping",
-    "stopped",
-    "failed",
-    "unknown",
-]
 _LOST: Mapping[str, JobState] = {REPOSITORY_LOST: "repository-lost", CHECKPOINT_LOST: "checkpoint-lost"}
 _NEWEST = 20
 """Among so many of the newest events it is always sought how a driver ended that never held the lease."""

@@ -15,7 +15,7 @@ from streambank.core.names import QueryRef
 from streambank.core.units import number_or_none, time_or_none
 from streambank.declaration.declaration import Job
 from streambank.job.history import skipped_of
-from streambank.sla.judge.facts import Recovery, recoveries
+from streambank.sla.judge.recoveries import Recovery, recoveries
 
 MOST = 50
 """So many of the newest restores are shown."""

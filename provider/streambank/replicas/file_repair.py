@@ -28,7 +28,7 @@ from streambank.repository.objects.packs import (
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage.memory import MemoryStore
 from streambank.storage.threads import each
-from streambank.work.check import DAMAGE, Reading, is_damage, read_small
+from streambank.work.damage import DAMAGE, Reading, is_damage, read_small
 from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 

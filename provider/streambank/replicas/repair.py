@@ -37,7 +37,8 @@ from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage import same_place
 from streambank.storage.store import Store
 from streambank.storage.threads import at_once
-from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
+from streambank.work.check import check_objects
+from streambank.work.damage import BAD_DISK, DAMAGE, is_damage
 from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import LOCK, Meter, counted
 

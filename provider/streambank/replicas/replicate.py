@@ -35,7 +35,8 @@ from streambank.repository.repository import Repository
 from streambank.repository.signatures import add_signature, lacking_signatures
 from streambank.savepoint.plan import check_same
 from streambank.storage.store import Opener, Store, chunks
-from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
+from streambank.work.check import ObjectsTask, check_objects, object_tasks
+from streambank.work.damage import BAD_DISK, DAMAGE, is_damage
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.move import Moved, Moving
 from streambank.work.pace import LOCK, UNLIMITED, Meter, Progress, RateLimit, counted

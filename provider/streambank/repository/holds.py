@@ -5,10 +5,9 @@ by an exclusive create under a name that is never used twice. It counts for `HOL
 storage and ends by itself, so one whose holder was killed only delays. docs/formats/repository.md has the
 rules.
 
-Holding savepoints while they are read: a mark before the first byte, renewed meanwhile, ended afterwards.
-
-Whoever holds looks at the repository again after the mark is written, and only then at the manifest and at
-where its objects lie. So a sweep that has not seen the mark has nothing to delete that the holder counts on.
+`Holds` writes a mark before the first byte is read, renews it meanwhile, and ends it afterwards. Whoever
+holds looks at the repository again after the mark is written, and only then at the manifest and at where its
+objects lie. So a sweep that has not seen the mark has nothing to delete that the holder counts on.
 Where no mark can be written, in a repository that can only be read for example, reading goes on without one:
 that is said once, and what is read may be swept a grace after it was expired.
 """

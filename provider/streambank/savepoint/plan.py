@@ -19,8 +19,8 @@ from streambank.savepoint.sinks import Captured, SinkCapture
 from streambank.savepoint.verify import healed_objects
 from streambank.storage import service_name
 from streambank.storage.store import FileInfo, Store, chunks
-from streambank.work.check import damaged_objects
 from streambank.work.copy import CHECKPOINT, CopyTask, run_task
+from streambank.work.damage import damaged_objects
 
 SINK_LOG_ROLE = "sink-log"
 """Role of a sink's own saved files in the manifest."""

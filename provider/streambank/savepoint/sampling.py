@@ -34,7 +34,7 @@ from streambank.savepoint.verify import (
 )
 from streambank.storage.store import read_record
 from streambank.storage.threads import at_once
-from streambank.work.check import BAD_DISK, damaged_objects
+from streambank.work.damage import BAD_DISK, damaged_objects
 from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import Meter
 

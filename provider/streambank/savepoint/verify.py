@@ -30,7 +30,8 @@ from streambank.repository.signatures import UNSIGNED
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.warnings import left_out
-from streambank.work.check import BAD_SECTOR, check_objects
+from streambank.work.check import check_objects
+from streambank.work.damage import BAD_SECTOR
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.pace import Meter, Progress, RateLimit
 

@@ -1,13 +1,11 @@
 """Which verdicts are news: once when something breaks, once when it has healed, whoever judges how often.
 
-Pure: what was told goes in, what is to be told and what will have been told come out. Keep the latter only
-after the telling has worked: a notifier that fails is tried again at the next judgement, so that a breach is
-told twice at worst, and never not at all.
+`news` is pure: what was told goes in, what is to be told and what will have been told come out. Keep the
+latter only after the telling has worked: a notifier that fails is tried again at the next judgement, so a
+breach is told twice at worst, and never not at all.
 
-What each teller has told of a job's SLA, kept among the job's records: `sla/told/<teller>/`.
-
-A teller is whatever tells somebody: a notifier, a mail, a page. Each has its own record, so that one
-that fails neither keeps the others from telling nor makes them tell again.
+What was told is kept among the job's records, `sla/told/<teller>/`, for each teller by itself (a notifier, a
+mail, a page), so that one that fails neither keeps the others from telling nor makes them tell again.
 """
 
 from __future__ import annotations

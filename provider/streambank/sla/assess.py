@@ -1,8 +1,7 @@
 """A job's or a checkpoint's SLA as it is now: what cannot be looked at is a verdict, too.
 
-The size of a checkpoint directory as it is now, put to the newest batch of a history.
-
-Progress records do not tell it: it takes a listing, so it is looked at only where an objective asks.
+Progress records do not tell the size of a checkpoint directory: it takes a listing, so it is looked at only
+where an objective asks, and put to the newest batch of the history.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
-from streambank.driver.location import mark_stop
+from streambank.driver.stops import mark_stop
 from streambank.job.stop import stop_job
 from streambank.kafka.settings import Brokers
 from streambank.procedure.procedure import Say

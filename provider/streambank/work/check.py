@@ -1,12 +1,4 @@
-"""Hashing the objects of a repository, as a `Work`.
-
-Reading objects through to see whether they are what was stored; whoever looks for damage uses this.
-
-A take or the writing half of a restore ends where the disk fails, since nothing can be said then. A full
-verification finds what a bad sector has taken, so that `latest-good` goes on to the savepoint before it; what
-this user may not read is no damage to it. For a replica, a repair and a sampled verification both are one
-file's matter, and the rest goes on.
-"""
+"""Hashing the objects of a repository, as a `Work`."""
 
 from __future__ import annotations
 
@@ -17,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.repository.objects.packs import SMALL_BYTES
-from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.repository import Repository
-from streambank.storage.threads import at_once, each
+from streambank.storage.threads import at_once
 from streambank.work.executor import Executor, Work
 from streambank.work.pace import UNLIMITED, Meter, RateLimit
 from streambank.work.plan_lines import read_error
@@ -27,6 +18,7 @@ from streambank.work.same_location import portable, same_repository
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+from streambank.work.damage import damaged_objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,165 +151,6 @@ def check_objects(
     doubtful = {digest: objects[digest] for digest, error in found.items() if isinstance(error, StorageError)}
     whole = doubtful.keys() - dict(damaged_objects(repository, doubtful, rate=rate, also=also)).keys()
     return {digest: error for digest, error in found.items() if digest not in whole}
-
-
-DAMAGE = (IntegrityError, FormatError)
-BAD_SECTOR: Set[str] = frozenset({"io-error"})
-"""Codes of storage errors that say that the bytes of a file are lost."""
-BAD_DISK: Set[str] = BAD_SECTOR | {"no-permission"}
-"""Codes of storage errors that are about one file."""
-
-
-def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
-    """Whether an error of reading is about this one file, so that others may well be read.
-
-    Args:
-        error: What was raised.
-        also: Codes of storage errors that count as damage.
-    """
-    return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
-
-
-class Reading:
-    """One object of a repository as it is read, which remembers whether reading it was what failed.
-
-    Args:
-        also: Codes of storage errors that count as damage.
-        rate: How fast it may be read.
-
-    Attributes:
-        error: Why it cannot be read.
-    """
-
-    def __init__(
-        self,
-        repository: Repository,
-        digest: str,
-        also: Set[str] = BAD_DISK,
-        rate: RateLimit = UNLIMITED,
-    ) -> None:
-        self.digest = digest
-        self.error: StreambankError | None = None
-        self._repository = repository
-        self._also = also
-        self._rate = rate
-
-    def location(self) -> ObjectLocation:
-        """Where it lies.
-
-        Raises:
-            IntegrityError, FormatError: It is not there; also in `error`.
-        """
-        try:
-            return self._repository.objects.locate(self.digest)
-        except DAMAGE as error:
-            self.error = error
-            raise
-
-    def chunks(self) -> Iterator[bytes]:
-        """Its bytes; the last step compares the digest.
-
-        Raises:
-            IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
-        """
-        with self._remembering():
-            for chunk in self._repository.objects.chunks(self.digest):
-                self._rate.spend(len(chunk))
-                yield chunk
-
-    def hash(self) -> None:
-        """Read it through and compare its digest.
-
-        Raises:
-            IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
-        """
-        with self._remembering():
-            self._repository.objects.hash(self.digest, self._rate.spend)
-
-    @contextmanager
-    def _remembering(self) -> Iterator[None]:
-        try:
-            yield
-        except (*DAMAGE, StorageError) as error:
-            if is_damage(error, self._also):
-                self.error = error
-            raise
-
-
-def read_small(
-    repository: Repository,
-    objects: Mapping[str, int],
-    also: Set[str] = BAD_DISK,
-    rate: RateLimit = UNLIMITED,
-) -> Iterator[tuple[str, bytes | StreambankError]]:
-    """Small objects, read pack by pack, each as its bytes or what is wrong with it.
-
-    Args:
-        objects: Digest and size of each.
-        also: Codes of storage errors that count as damage.
-        rate: How fast they may be read.
-    """
-    left = dict(objects)
-    try:
-        for digest, data in repository.objects.read_many(objects):
-            del left[digest]
-            rate.spend(objects[digest])
-            yield digest, data
-    except (FormatError, StorageError) as error:
-        if not is_damage(error, also):
-            raise
-        if len(objects) == 1:
-            yield from ((digest, error) for digest in left)
-        else:  # one by one, so that only those are lost that lie there
-            for digest, size_bytes in list(left.items()):
-                yield from read_small(repository, {digest: size_bytes}, also, rate)
-
-
-def damaged_objects(
-    repository: Repository,
-    objects: Mapping[str, int],
-    *,
-    parallel: int = 1,
-    rate: RateLimit = UNLIMITED,
-    meter: Meter | None = None,
-    also: Set[str] = frozenset(),
-) -> Iterator[tuple[str, StreambankError]]:
-    """Objects that are not what was stored, found by reading all of them.
-
-    Args:
-        objects: Digest and size of each.
-        parallel: How many large ones are read at once.
-        rate: How fast they may be read.
-        meter: Told about each one that is done with.
-        also: Codes of storage errors that count as damage; any other one is raised.
-
-    Raises:
-        StorageError: The place, or in it something else than what `also` names, cannot be read.
-    """
-
-    def done(digest: str) -> None:
-        if meter is not None:
-            meter.add(1, objects[digest])
-
-    def read(digest: str) -> StreambankError | None:
-        reading = Reading(repository, digest, also, rate)
-        try:
-            reading.hash()
-        except (*DAMAGE, StorageError):
-            if reading.error is None:
-                raise
-        return reading.error
-
-    small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
-    for digest, data in read_small(repository, small, also, rate):
-        done(digest)
-        if not isinstance(data, bytes):
-            yield digest, data
-    large = [digest for digest, size_bytes in objects.items() if size_bytes > SMALL_BYTES]
-    for digest, error in zip(large, each(read, large, parallel), strict=True):
-        done(digest)
-        if error is not None:
-            yield digest, error
 
 
 GROUP_BYTES = 32 << 20

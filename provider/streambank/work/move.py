@@ -19,7 +19,8 @@ from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage.threads import at_once
-from streambank.work.check import ObjectsTask, Reading, read_small
+from streambank.work.check import ObjectsTask
+from streambank.work.damage import Reading, read_small
 from streambank.work.executor import Work
 from streambank.work.pace import UNLIMITED, RateLimit
 from streambank.work.plan_lines import read_error

@@ -1,6 +1,4 @@
-"""What a `streambank` connection says, checked.
-
-What connections say about S3: the fields of a `streambank` one, and an `aws` one that it refers to.
+"""What a `streambank` connection says, checked; for S3 also what an `aws` one says that it refers to.
 
 A value never gets into a message: it could be the secret.
 """

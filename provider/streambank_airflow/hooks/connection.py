@@ -60,7 +60,7 @@ def launch_policy(job: Job) -> LaunchPolicy:
         InputError: There is no such connection (code `no-connection`), or it says something wrong
             (`bad-connection`).
     """
-    from streambank_airflow.connections.spark import with_connection
+    from streambank_airflow.connections.spark_connection import with_connection
 
     conn_id = job.launch.connection or ""
     connection = find_connection(conn_id)

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
@@ -24,8 +24,11 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.readiness import are_done, has_settled, query_starts, say_starts
-from streambank.job.status import JobState, JobStatus, job_status
+from streambank.job.states import JobState
 from streambank.storage import S3Access, using_s3
+
+if TYPE_CHECKING:
+    from streambank.job.status import JobStatus
 
 _log = logging.getLogger(__name__)
 
@@ -263,6 +266,8 @@ class JobWatcher:
             return "" if desired is None else desired.words
 
     def _look(self) -> JobView:
+        from streambank.job.status import job_status
+
         # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before
         # the batches: one that says that its first trigger is over has committed what that trigger found. And
         # the operation comes first: what a start or a restore leaves must not be taken for a death.

@@ -38,12 +38,13 @@ from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
 from streambank_spark.rewrite.row_patch import NewRows, without_keys
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE
+from streambank_spark.state.columns import as_json, storable
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.hot_keys import UNIT, partition_of, unit_from
-from streambank_spark.state.read import KEY, apart, as_json, storable
+from streambank_spark.state.key_unit import UNIT, partition_of, unit_from
+from streambank_spark.state.read import KEY, apart
 from streambank_spark.state.staging import Staging, for_spark
 from streambank_spark.state.state import PARTITION, QueryState
-from streambank_spark.submit.bundle import ship, use_packages
+from streambank_spark.submit.executor_packages import ship, use_packages
 
 SOURCE = "source"
 """What SQL calls the table."""

@@ -32,7 +32,8 @@ from streambank.core.errors import InputError
 from streambank_spark.failures import condition_of
 from streambank_spark.private.expressions import computed
 from streambank_spark.rewrite.validate_request import VALUE
-from streambank_spark.state.read import bad_expression, column
+from streambank_spark.state.columns import column
+from streambank_spark.state.read import bad_expression
 
 TIMEOUT = "timeoutTimestamp"
 _NEVER_NULL = frozenset({"expiresatmicros", "timeouttimestamp"})

@@ -16,7 +16,7 @@ from streambank.recovery.foresee import STRICT, is_strict
 from streambank_spark.change.columns import has_floats_inside
 from streambank_spark.rewrite.repair import check_part
 from streambank_spark.rewrite.validate_request import VALUE
-from streambank_spark.state.hot_keys import require_hashable, unit_fields
+from streambank_spark.state.key_unit import require_hashable, unit_fields
 from streambank_spark.state.state import Part, QueryState
 
 BOOTSTRAP, SET, DELETE = "bootstrap", "set", "delete"

@@ -26,7 +26,7 @@ from streambank_spark.rewrite.repair import assigned, changes, evaluated, family
 from streambank_spark.rewrite.rewrite_request import Planned
 from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
-from streambank_spark.state.hot_keys import UNIT, unit_of
+from streambank_spark.state.key_unit import UNIT, unit_of
 from streambank_spark.state.read import Choice, apart, chosen_parts
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import Part, QueryState

@@ -25,7 +25,7 @@ from streambank.core.errors import StorageError
 from streambank.declaration.launch import is_local
 from streambank.work.plan_lines import run_portion
 from streambank_spark.failures import first_line
-from streambank_spark.submit.bundle import use_packages
+from streambank_spark.submit.executor_packages import use_packages
 
 END_S = 10.0
 """How long an application may take to end in good order once nobody waits for it any more."""

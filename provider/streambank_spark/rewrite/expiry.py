@@ -22,9 +22,9 @@ from streambank.core.python310 import UTC
 from streambank.core.shape import JsonObject
 from streambank_spark.failures import first_line, in_words
 from streambank_spark.private.expressions import computed
-from streambank_spark.state.digest import row_hash
-from streambank_spark.state.hot_keys import UNIT, require_hashable, unit_fields, unit_of
+from streambank_spark.state.key_unit import UNIT, require_hashable, unit_fields, unit_of
 from streambank_spark.state.read import KEY, apart, is_key
+from streambank_spark.state.row_hash import row_hash
 from streambank_spark.state.state import TIMERS, Part, QueryState
 
 _NOW, _WATERMARK = "{now}", "{watermark}"

@@ -4,7 +4,7 @@ Rows that go are found by the bytes of their keys: Spark's state reader gives th
 makes of them the bytes that are in the files. Everything else is carried over byte for byte, the newest value
 of each key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of
 its task as a whole, as it is in that of the query. The tasks are Python, which comes along
-(submit/bundle.py).
+(submit/executor_packages.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streambank_spark.rewrite.rewrite_request import REPLACE
 from streambank_spark.rewrite.row_patch import NewRows, Patch, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.state import PARTITION, QueryState
-from streambank_spark.submit.bundle import ship, use_packages
+from streambank_spark.submit.executor_packages import ship, use_packages
 
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)

@@ -30,12 +30,12 @@ from streambank_spark.rewrite.hdfs_files import CODECS, load_rows
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES, ROW_CHECKSUM, state_files
 from streambank_spark.rewrite.rewrite import Rewritten, rewrite
 from streambank_spark.rewrite.skeleton import lay_skeleton
-from streambank_spark.state.hot_keys import require_hashable
+from streambank_spark.state.key_unit import require_hashable
 from streambank_spark.state.read import KEY
 from streambank_spark.state.staging import place_beside
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import store_rows
-from streambank_spark.submit.bundle import ship, use_packages
+from streambank_spark.submit.executor_packages import ship, use_packages
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FAMILY = "default"

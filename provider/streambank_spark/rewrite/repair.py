@@ -32,13 +32,14 @@ from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import ChangedRows, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE, Assignment, changes_key
+from streambank_spark.state.columns import as_json, storable
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.read import KEY, Choice, apart, as_json, bad_expression, chosen_parts, storable
+from streambank_spark.state.read import KEY, Choice, apart, bad_expression, chosen_parts
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, Part, QueryState
 from streambank_spark.state.validate import Judged, validate_state
-from streambank_spark.submit.bundle import ship
+from streambank_spark.submit.executor_packages import ship
 
 _ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 _ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"

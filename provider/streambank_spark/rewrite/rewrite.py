@@ -32,7 +32,7 @@ from streambank_spark.rewrite.row_counts import count_once
 from streambank_spark.rewrite.row_patch import ChangedRows, Patch, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.digest import count_kept
-from streambank_spark.state.hot_keys import UNIT
+from streambank_spark.state.key_unit import UNIT
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
 

@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 )
 
 from streambank.core.errors import RefusedError
-from streambank_spark.state.read import fields_of
+from streambank_spark.state.columns import fields_of
 
 Encode = Callable[[Any], bytes]
 

@@ -1,6 +1,4 @@
-"""From the command line of `run_query.py` to its exit code.
-
-The command line of `run_query.py`, and the launch spec that it stands for.
+"""From the command line of `run_query.py`, by the launch spec that it stands for, to its exit code.
 
 spark-submit run_query.py --digest SHA256 --launch CONTROL/JOB/launches/ID.json    as the launcher writes it
 spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS     by hand, or from another scheduler

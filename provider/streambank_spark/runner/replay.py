@@ -167,7 +167,7 @@ def _rows(session: Any, location: str, batch: int, written_as: str) -> Any:
     """How often each row of a batch was written to each folder; None for no rows, a text for why not."""
     from pyspark.sql import functions as F
 
-    from streambank_spark.state.digest import row_hash
+    from streambank_spark.state.row_hash import row_hash
 
     keys = [one.key for one in added_by(open_store(location), batch)]
     if not keys:

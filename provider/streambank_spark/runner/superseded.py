@@ -1,7 +1,7 @@
 """Whether a driver still is wanted: who stopped it may not have seen it coming up, and it may come up again.
 
 So it asks, with the lease in hand: then either the stop sees the lease, or the driver sees the stop. By which
-records, says streambank/driver/location.py.
+records, says streambank/driver/stops.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from streambank.control.control import JobControl
 from streambank.control.lease import IN_CLUSTER
 from streambank.control.processes import ProcessId
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
-from streambank.driver.location import why_superseded
 from streambank.driver.spec import LaunchSpec, spec_of
+from streambank.driver.stops import why_superseded
 
 HELD = "lease-held"
 _PATIENCE_S = 30.0

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
-from streambank_spark.state.digest import hashes, row_hash
-from streambank_spark.state.read import KEY, Choice, as_json, chosen_parts, storable
+from streambank_spark.state.columns import as_json, storable
+from streambank_spark.state.read import KEY, Choice, chosen_parts
+from streambank_spark.state.row_hash import hashes, row_hash
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 ROWS_A_KEY = 20

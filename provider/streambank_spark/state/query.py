@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank_spark.failures import first_line
-from streambank_spark.state.read import apart, as_json, storable
+from streambank_spark.state.columns import as_json, storable
+from streambank_spark.state.read import apart
 from streambank_spark.state.state import QueryState
 
 STATE = "state"

@@ -1,16 +1,8 @@
-"""Rows of state for people and programs: all of them, those of one key, or those that an expression picks.
-
-Rows of state as text and as columns that any format can hold.
-
-Some state has columns that neither JSON nor Parquet knows: of no type at all (dedup keeps no values), or
-structs without fields (a global aggregation has no key). And the rows of a join's side have one field more
-than the reader's schema says (`matched`), at which Spark fails where it writes the struct as a whole, so
-structs are always taken apart and put together again.
-"""
+"""Rows of state for people and programs: all of them, those of one key, or those that an expression picks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -19,7 +11,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from streambank.checkpoint.schema.key import bad_key, named_fields, plain
 from streambank.checkpoint.schema.store import names_apart
@@ -28,6 +20,7 @@ from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, in_words
+from streambank_spark.state.columns import as_json, column, fields_of, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 KEY, VALUE = "key", "value"
@@ -225,75 +218,6 @@ def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str
                 raise bad_key(text, kind.jsonValue(), why)
             conditions.append(inner == typed)
     return reduce(and_, conditions)
-
-
-JSON_OPTIONS = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-
-
-def column(name: str) -> Column:
-    """A column by its exact name."""
-    return F.col(f"`{name.replace('`', '``')}`")
-
-
-def storable(frame: DataFrame) -> DataFrame:
-    """The frame with columns put together again, of types that can be written; empty structs are left out."""
-    chosen = []
-    for field in frame.schema.fields:
-        kind = field.dataType
-        if isinstance(kind, StructType) and not kind.fields:
-            continue
-        chosen.append(_anew(column(field.name), kind).alias(field.name))
-    return frame.select(*chosen)
-
-
-def _anew(value: Column, kind: DataType) -> Column:
-    if isinstance(kind, StructType):
-        named = zip(kind.names, fields_of(value, kind), strict=True)
-        value = F.when(value.isNotNull(), F.struct(*(each.alias(name) for name, each in named)))
-    typed = _typed(kind)
-    return value if typed.simpleString() == kind.simpleString() else value.cast(typed)
-
-
-def fields_of(value: Column, kind: StructType) -> list[Column]:
-    """The fields of a struct, by place where names do not tell them apart."""
-    names = [name.casefold() for name in kind.names]
-    if len(set(names)) == len(names):
-        return [value.getField(name) for name in kind.names]
-    renamed = StructType()
-    for place, field in enumerate(kind.fields):
-        renamed.add(f"_{place}", field.dataType, field.nullable)
-    numbered = value.cast(renamed)
-    return [numbered.getField(name) for name in renamed.names]
-
-
-def _typed(kind: DataType) -> DataType:
-    """A type with text in the place of what has no type.
-
-    Fields may be null, as those of what is put together again; Spark 3.5 says that windows are not.
-    """
-    if isinstance(kind, NullType):
-        return StringType()
-    if isinstance(kind, ArrayType):
-        return ArrayType(_typed(kind.elementType), kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(_typed(kind.keyType), _typed(kind.valueType), kind.valueContainsNull)
-    if isinstance(kind, StructType):
-        named = StructType()
-        for field in kind.fields:
-            named.add(field.name, _typed(field.dataType))
-        return named
-    return kind
-
-
-def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Some columns of a `storable` frame as one JSON object."""
-    there = [column(name) for name in names if name in frame.columns]
-    return F.to_json(F.struct(*there), JSON_OPTIONS) if there else F.lit("{}")
 
 
 @dataclass(frozen=True, slots=True)

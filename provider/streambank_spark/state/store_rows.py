@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank_spark.private.state_rewriter import raw_rows
-from streambank_spark.state.hot_keys import UNIT, require_hashable, unit_of
+from streambank_spark.state.key_unit import UNIT, require_hashable, unit_of
 from streambank_spark.state.state import QueryState, store_part
 
 GONE = "_gone"

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
 from streambank_spark.private.expressions import computed
-from streambank_spark.state.read import Choice, apart, as_json, bad_expression, chosen_parts, storable
+from streambank_spark.state.columns import as_json, storable
+from streambank_spark.state.read import Choice, apart, bad_expression, chosen_parts
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.state import PARTITION, Part, QueryState
 

@@ -19,9 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import StorageError, StreambankError
-from streambank.driver.spec import loopback_settings
+from streambank.driver.spark_properties import loopback_settings
 from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema
-from streambank_spark.submit.bundle import VARIABLE, python_of_workers
+from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import with_deep_stack
 
 LOCAL = "local[*]"

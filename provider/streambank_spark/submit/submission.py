@@ -15,8 +15,8 @@ from typing import Protocol
 
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.driver.installed import Installation
-from streambank.driver.spec import property_lines
-from streambank_spark.submit.bundle import VARIABLE, python_of_workers
+from streambank.driver.spark_properties import property_lines
+from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
 
 STOP_S = 20.0
 _LOOK_S = 0.05

@@ -19,7 +19,7 @@ from streambank.job.restart import RestartResult, restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from streambank.sla.judge.facts import recoveries
+from streambank.sla.judge.recoveries import recoveries
 from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
 from tests.support.sla.progress_records import at, line
 from tests.support.waiting import poll

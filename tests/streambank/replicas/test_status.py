@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streambank.core.errors import InputError
+from streambank.replicas.prices import Prices
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.replicas.status import Prices, Sharers, Shares, Status, load_prices, status
+from streambank.replicas.sharing import Shares
+from streambank.replicas.status import Status, status
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
@@ -101,84 +100,6 @@ def test_what_cannot_be_read_is_a_row_with_the_reason(places: dict[str, Store]) 
 def test_a_location_that_is_none_is_a_mistake_of_the_call() -> None:
     with pytest.raises(InputError):
         status(open_store, "s3://", [], NOW)
-
-
-savepoints = st.lists(
-    st.tuples(st.sampled_from(["a", "b", "c"]), st.sets(st.integers(0, 11), max_size=8)), max_size=8
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(savepoints)
-def test_sharing_is_what_the_plainest_count_says(given_: list[tuple[str, set[int]]]) -> None:
-    taken = sorted(enumerate(given_), key=lambda each: each[1][0])
-    sharers = Sharers()
-    for number, (job, objects) in taken:
-        sharers.add(job, str(number), [(f"blake3:{each:064x}", 1 << each) for each in sorted(objects)])
-    found = sharers.result()
-
-    def total(objects: set[int]) -> int:
-        return sum(1 << each for each in objects)
-
-    assert found.named_bytes == total(set().union(*(objects for _, objects in given_)))
-    for number, (job, objects) in taken:
-        others: set[int] = set().union(*(each for other, (_, each) in taken if other != number))
-        assert found.savepoints[job, str(number)] == Shares(total(objects - others), total(objects & others))
-    for job in {job for job, _ in given_}:
-        mine: set[int] = set().union(*(objects for of, objects in given_ if of == job))
-        others = set().union(*(objects for of, objects in given_ if of != job))
-        assert found.jobs[job] == Shares(total(mine - others), total(mine & others))
-
-
-def test_default_prices() -> None:
-    prices = Prices()
-    assert prices.per_month("file:///data/savepoints", 10**9) == 0.10
-    assert prices.per_month("s3://bucket/x", 2 * 10**9) == 0.046
-    assert prices.per_month("s3a://bucket/x", 10**9) == 0.023
-    assert prices.per_month("hdfs://name/x", 10**9) == 0.03
-    assert prices.per_month("gs://bucket", 10**9) is None
-
-
-def test_a_price_table(tmp_path: Path) -> None:
-    file = tmp_path / "prices.toml"
-    file.write_text(
-        'currency = "EUR "\n[per_gb_month]\ns3 = 0.5\ngs = 1\n'
-        '"s3a://archive" = 0.25\n"s3://archive/cold" = 0.125\n'
-    )
-    prices = load_prices(file)
-    assert prices.currency == "EUR "
-    locations = {
-        "s3://bucket": 0.5,
-        "s3://archive": 0.25,
-        "s3a://archive/x": 0.25,
-        "s3://archive-2": 0.5,
-        "s3://archive/cold/x": 0.125,
-        "gs://bucket": 1.0,
-        "file:///data": 0.10,
-    }
-    assert {location: prices.per_month(location, 10**9) for location in locations} == locations
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[per_gb_month]\ns3 = -1",
-        "[per_gb_month]\ns3 = true",
-        "[per_gb_month]\ns3 = nan",
-        "per_gb = 1",
-        "currency = 1",
-        "per_gb_month = 3",
-        "[",
-        None,
-    ],
-)
-def test_a_price_table_that_cannot_be_used(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "prices.toml"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(InputError) as raised:
-        load_prices(file)
-    assert raised.value.code == "bad-prices" and str(file) in raised.value.message
 
 
 def test_times_are_this_machines(places: dict[str, Store]) -> None:

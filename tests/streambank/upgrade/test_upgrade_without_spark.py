@@ -15,8 +15,8 @@ from streambank.code import kept
 from streambank.code.chosen import as_chosen, choose_code, code_that_counts, newest_choice
 from streambank.code.code import Code
 from streambank.core.errors import ConflictError, RefusedError, StorageError
-from streambank.driver.location import why_superseded
 from streambank.driver.spec import read_launch
+from streambank.driver.stops import why_superseded
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.upgrade import undo as way_back

@@ -15,9 +15,9 @@ from streambank.control.processes import this_process
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
 from streambank.driver.failure import driver_failure
-from streambank.driver.location import mark_stop, why_superseded
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
+from streambank.driver.stops import mark_stop, why_superseded
 from streambank.storage.store import Store
 from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 from tests.support.jobs.declared import BY, declare

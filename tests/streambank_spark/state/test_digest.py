@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from streambank.checkpoint.closure import OperatorState, StoreState
 from streambank.core.errors import FormatError
-from streambank_spark.state.digest import digest_frame, digest_of, row_hash
+from streambank_spark.state.digest import digest_frame, digest_of
+from streambank_spark.state.row_hash import row_hash
 from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import Part, QueryState, parts_of
 from tests.support.checkpoint.recorded import checkpoint, unpack

@@ -15,7 +15,7 @@ from streambank.driver.installed import Installation
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.submit.bundle import VARIABLE, python_of_workers
+from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import Submission
 from tests.support.checkpoint.recorded import unpack
 

@@ -276,7 +276,7 @@ def status(
     Exit code 1 if a repository, or a savepoint in it, cannot be read.
     """
     from streambank.core.units import utc_now
-    from streambank.replicas.status import Prices, load_prices
+    from streambank.replicas.prices import Prices, load_prices
     from streambank.replicas.status import status as look
     from streambank.storage import open_store
 

@@ -16,14 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streambank.control.control import JobControl
-from streambank.control.processes import (
-    ProcessId,
-    child_process,
-    command_line,
-    is_own,
-    process,
-    send_signal,
-)
+from streambank.control.processes import ProcessId, child_process, command_line, is_own, process, send_signal
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import IMAGE, TAG_PREFIX
@@ -32,14 +25,8 @@ from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, installation_of, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
-from streambank.driver.spec import (
-    BIND_ADDRESS,
-    LOOPBACK,
-    LaunchSpec,
-    launch_key,
-    loopback_settings,
-    property_lines,
-)
+from streambank.driver.spark_properties import BIND_ADDRESS, LOOPBACK, loopback_settings, property_lines
+from streambank.driver.spec import LaunchSpec, launch_key
 from streambank.storage import local_path
 from streambank.storage.names import is_key
 

@@ -32,7 +32,8 @@ from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, se
 from streambank.driver.launchers.local import launch_arguments, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
 from streambank.driver.location import launched_handle
-from streambank.driver.spec import LaunchSpec, read_properties
+from streambank.driver.spark_properties import read_properties
+from streambank.driver.spec import LaunchSpec
 from streambank.storage import scheme_of
 
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"

@@ -30,7 +30,8 @@ from streambank.driver.environment import cluster_variables, driver_environment,
 from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, installation_that_submits
 from streambank.driver.launchers.local import launch_arguments, own_settings
-from streambank.driver.spec import LaunchSpec, property_lines
+from streambank.driver.spark_properties import property_lines
+from streambank.driver.spec import LaunchSpec
 from streambank.storage.local.trees import is_private, judge, remove_directory
 from streambank.storage.settings import CREDENTIALS, variables_for
 

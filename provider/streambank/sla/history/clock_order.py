@@ -3,11 +3,9 @@
 Of times that should never go back, those on a longest run of non-decreasing ones are trusted. The others were
 stamped by a clock that was wrong for a while, ahead or behind, and get the time of the trusted one before.
 
-Progress records that count, oldest first, each with the time that does: of all files, or of a stretch.
-
-What is told of a file before it is read is how its first line begins, and that is enough to know when a
-driver was replaced and where a clock went back (docs/formats/progress.md). So a stretch of files can be read
-by itself, as long as the beginnings of all of them are known.
+How the first line of a file begins is enough to know when a driver was replaced and where a clock went back
+(docs/formats/progress.md). So a stretch of files can be read by itself (`TimedFiles`), as long as the
+beginnings of all of them are known.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.units import to_json_time
-from streambank.sla.judge.facts import Recovery, _recoveries, recoveries
+from streambank.sla.judge.facts import _recoveries
+from streambank.sla.judge.recoveries import Recovery, recoveries
 from streambank.storage import open_store
 from tests.support.sla.progress_records import at, line
 
