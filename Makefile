@@ -87,7 +87,7 @@ lint: setup $(TSC)  ## Style, types, of the page's modules too, and who imports 
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --python-version 3.10 provider/streambank provider/streambank_spark  # what drivers and executors load
+	@$(BIN)/mypy --python-version 3.10 $$($(BIN)/python -m streambank.driver.bundle)  # what drivers and executors load
 	@$(TSC) --project .
 	@PYTHONPATH=provider $(BIN)/lint-imports
 

@@ -22,9 +22,9 @@ from streambank.control.copies import (
 from streambank.control.generations import Generation
 from streambank.control.processes import ProcessId, this_host
 from streambank.control.records import encode_json
+from streambank.control.target_owner import is_live
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
-from streambank.recovery.lay_out import is_live
 from streambank.sites.forks import left_after
 from streambank.sites.records import SiteRecord, Sites, agree, which_counts
 from streambank.storage import open_store

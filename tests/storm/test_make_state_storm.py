@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streambank.checkpoint.rewritable import STRICT
 from streambank.core.errors import IntegrityError, RefusedError, StreambankError
-from streambank.recovery.foresee import STRICT
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository

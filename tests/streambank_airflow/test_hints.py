@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseOperator
 
-from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
+from streambank.cleaning.left_directory import LeftDirectories, LeftDirectory
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.finding import Finding
 from streambank.declaration.drill import DrillPolicy

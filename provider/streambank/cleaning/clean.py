@@ -25,14 +25,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from streambank.cleaning.left_directories import (
-    Kind,
-    LeftDirectories,
-    LeftDirectory,
-    holds_another_checkpoint,
-    left_directories,
-    of_another_job,
-)
+from streambank.cleaning.left_directories import holds_another_checkpoint, left_directories, of_another_job
+from streambank.cleaning.left_directory import Kind, LeftDirectories, LeftDirectory
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import RECORD_KEY, Quarantine
 from streambank.control.control import JobControl

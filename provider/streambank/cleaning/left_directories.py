@@ -22,15 +22,14 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
 
 from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import batches_of
+from streambank.cleaning.left_directory import Kind, LeftDirectories, LeftDirectory
 from streambank.cleaning.needs import healing_savepoint, writers
 from streambank.compaction.quarantine import Quarantine
 from streambank.control.control import JobControl
@@ -40,7 +39,6 @@ from streambank.control.operation import Operation
 from streambank.control.rollbacks import pending_rollback, taken_back_records
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.core.shape import HIDDEN, JsonObject
 from streambank.core.units import from_epoch_ms, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of, scratch_of
@@ -55,70 +53,17 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
 from streambank.storage import is_inside, local_path, open_store, same_place, service_name
-from streambank.storage.local.trees import Judged, is_private, judge
+from streambank.storage.local.trees import is_private, judge
 from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
 from streambank.work.target import read_note
 
-Kind = Literal[
-    "generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging", "drill"
-]
 AT_A_GLANCE = 1000
 """So many files of a directory are counted at a glance: a page of a listing on S3."""
 CLOCKS = timedelta(minutes=10)
 """How far the clocks of the storage and of this machine may be apart."""
 IN_USE = timedelta(days=1)
 """Younger staging folders may be those of a command that still runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftDirectory(JsonObject):
-    """A directory in which no query works.
-
-    Attributes:
-        query: The query that it is of, `main` for the only one.
-        location: Its URI.
-        since: Since when it is of no use to the query, or when it was last written to; None if unknown.
-        files: How many files there are.
-        counted: Whether every file was counted; else there are more.
-        needed_by: What still needs it, as a part of a sentence; empty for nothing.
-        ours: Whether it is the job's: it lies where the job is declared to work, by a name that such
-            directories have, and the job's records, or what lies in it, say so. Else one of these alone does.
-        number: The number of a generation that the records name; None for anything else.
-        judged: Which directory it was that all of this is said of; None where it is not on this machine.
-        refused: Why this user does not remove it, where everybody could exchange it.
-    """
-
-    kind: Kind
-    query: str
-    location: str
-    since: datetime | None
-    files: int
-    bytes: int
-    counted: bool
-    needed_by: str
-    removal: str
-    ours: bool = True
-    number: int | None = None
-    judged: Annotated[Judged | None, HIDDEN] = field(default=None, compare=False)
-    refused: Annotated[RefusedError | None, HIDDEN] = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class LeftDirectories(JsonObject):
-    """What was left behind.
-
-    Attributes:
-        unread: What could not be read: a location, and why.
-    """
-
-    directories: tuple[LeftDirectory, ...]
-    unread: tuple[tuple[str, str], ...]
-
-    @property
-    def needless(self) -> tuple[LeftDirectory, ...]:
-        """Those that nothing needs."""
-        return tuple(one for one in self.directories if not one.needed_by)
 
 
 def left_directories(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.grammar import Kind, Part, classify
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.core.python310 import StrEnum
 from streambank.storage import FileInfo
 
 StoreKey = tuple[int, int, str]

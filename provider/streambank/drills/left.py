@@ -10,13 +10,12 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.core.python310 import UTC
 from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of

@@ -1,4 +1,4 @@
-"""What a driver gets where Streambank is not installed: the engine and the Spark face as one zip.
+"""What a driver gets where Streambank is not installed: a zip with what it can reach.
 
 It is a program, too: `python streambank.zip --launch SPEC` is what `run_query.py` is elsewhere.
 """
@@ -21,6 +21,14 @@ NAME = "streambank.zip"
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 """The same code gives the same bytes."""
 
+SHIPPED = (
+    *("checkpoint/", "code/", "control/", "core/", "declaration/", "driver/", "inputs/", "kafka/"),
+    *("repository/", "retention/", "savepoint/", "sinks/", "sites/", "storage/", "work/"),
+    *("cleaning/left_directory.py", "job/health.py"),
+    *("sla/fact.py", "sla/skew/hot_key_record.py", "sla/skew/traffic.py"),
+)
+"""Rooms and single modules of the engine that a driver or an executor can reach, on Python 3.10 too."""
+
 _MAIN = b"""import sys
 
 from streambank_spark.runner.entry import main
@@ -31,7 +39,7 @@ if __name__ == "__main__":
 
 
 def package_files() -> dict[str, Path]:
-    """The installed files of the engine and the Spark face, by their names below the root of a zip.
+    """The installed files of what is shipped, by their names below the root of a zip.
 
     Raises:
         InputError: One is not installed here (code `not-installed`).
@@ -47,9 +55,21 @@ def package_files() -> dict[str, Path]:
             )
         folder = Path(spec.origin).resolve().parent
         for path in folder.rglob("*"):
-            if path.suffix == ".py" or path.name == "py.typed":
-                found[f"{package}/{path.relative_to(folder).as_posix()}"] = path
+            name = f"{package}/{path.relative_to(folder).as_posix()}"
+            if (path.suffix == ".py" or path.name == "py.typed") and is_shipped(name):
+                found[name] = path
     return found
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a file of the packages comes along, by its name below the root of the zip."""
+    package, _, inside = name.partition("/")
+    if package == "streambank_spark":
+        return not inside.startswith("commands/")
+    around = inside.removesuffix("__init__.py") if inside.endswith("__init__.py") else None
+    if around is not None and any(shipped.startswith(around) for shipped in SHIPPED):
+        return True
+    return inside == "py.typed" or inside.startswith(SHIPPED)
 
 
 def zipped(files: Mapping[str, Path], more: Mapping[str, bytes] | None = None) -> bytes:
@@ -102,3 +122,7 @@ def lay_beside(folder: Path) -> Path:
         begun.write_bytes(data)
         begun.replace(bundle)
     return bundle
+
+
+if __name__ == "__main__":  # for `make lint`, which types for Python 3.10 what is shipped, and no more
+    print(*sorted(str(path) for path in package_files().values() if path.suffix == ".py"), sep="\n")

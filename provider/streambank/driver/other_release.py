@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.rewritable import JOIN_FORMAT
 from streambank.checkpoint.shape import OperatorState
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError, StreambankError
@@ -22,7 +23,6 @@ from streambank.driver.spark_properties import read_properties
 from streambank.driver.spark_releases import FOR_STATE, SparkRelease, listed, release_of
 from streambank.storage import open_store
 
-JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _OF_VARIABLES = "transformWithState"
 SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
 _NO_METADATA = "3.5"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from streambank.core.approval import outdated
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.failover.report import FailoverPlan
 from streambank.recovery.approval import missing_of, more_missing
-from streambank.recovery.shown import outdated
 
 
 @dataclass(frozen=True, slots=True)

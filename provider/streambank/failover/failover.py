@@ -38,7 +38,6 @@ from streambank.control.operation import Operation
 from streambank.control.processes import is_same_run
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import PRIMARY, SITES
-from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
 from streambank.driver.launcher import Launcher
 from streambank.failover.approval import Approved
@@ -426,8 +425,7 @@ class _Failover(Known):
                     self.approved.check_lost(self.job.name, name, newest, plan.batch)
         except StreambankError as error:
             if not self.resumes and self.other not in self.silent:
-                add_note(
-                    error,
+                error.add_note(
                     f"The {self.other} is still the active site, and stopped. To run the job there: "
                     f"`streambank job start {self.job.name}@{self.other}`.",
                 )

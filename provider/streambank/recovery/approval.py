@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from streambank.core.approval import outdated
 from streambank.core.choices import NO_SINK, ROLLBACKS, SINK_CHOICES, SinkChoice
 from streambank.core.errors import StreambankError
 from streambank.core.units import say_count, say_duration
-from streambank.recovery.shown import outdated
 
 if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN
-from streambank.core.python310 import add_note
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
 from streambank.job.savepoint import open_repository
@@ -117,7 +116,7 @@ def exchange(
         said = one.go_back()
         if isinstance(error, StreambankError):
             raise type(error)(f"{error.message} {said}", code=error.code, hint=error.hint) from error
-        add_note(error, said)
+        error.add_note(said)
         raise
 
 

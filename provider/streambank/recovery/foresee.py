@@ -12,29 +12,21 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from importlib.util import find_spec
 from typing import Any
 
-from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
+from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.rewritable import check_codec, check_join, check_no_limit, check_strict
 from streambank.checkpoint.schema.key import named_fields
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
 from streambank.checkpoint.schema.store import names_apart
-from streambank.checkpoint.schema.unnamed import operator_names
 from streambank.control.control import JobControl
-from streambank.core.errors import (
-    ConflictError,
-    FormatError,
-    InputError,
-    NotFoundError,
-    RefusedError,
-    StorageError,
-)
+from streambank.core.errors import ConflictError, FormatError, InputError, NotFoundError, RefusedError
 from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import is_local
 from streambank.driver.launchers.choose import launcher_for, placed
-from streambank.driver.other_release import JOIN_FORMAT, check_rewritable, writer_of
+from streambank.driver.other_release import check_rewritable, writer_of
 from streambank.job.savepoint import place_of
 from streambank.job.start import check_launch
 from streambank.repository.catalog import SavepointSummary
@@ -45,12 +37,10 @@ from streambank.storage.store import Readable
 
 TOO_YOUNG = "no-such-savepoint"
 """Code of a compaction by idle time for which no savepoint is old enough yet."""
-_PACKAGES = {"lz4": ("lz4", "xxhash"), "zstd": ("zstandard",)}
-"""What rewriting HDFS-backed state takes, by the codec of its files."""
-_ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+
 _AS_STORED = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
 """Operators of which Spark's reader shows the columns that are stored."""
-_JOIN = "symmetricHashJoin"
+
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 """Texts and comments of an expression."""
 _COLUMN = re.compile(r"(?<![\w.`])(key|value)\s*\.\s*(?:`([^`]+)`|([A-Za-z_]\w*))(?!\s*\()", re.IGNORECASE)
@@ -206,93 +196,6 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
         )
 
 
-def check_no_limit(checkpoint: Readable, closure: Closure) -> None:
-    """Refuse to rewrite RocksDB state of a limit.
-
-    Raises:
-        RefusedError: There is such an operator (code `limit-state`).
-        FormatError: A schema is not understood.
-    """
-    if closure.spark.provider != "rocksdb":
-        return
-    names = operator_names(checkpoint, closure)
-    limits = [str(number) for number, name in sorted(names.items()) if name == GLOBAL_LIMIT]
-    if limits:
-        raise RefusedError(
-            f"The RocksDB state of a limit (operator {', '.join(limits)}) cannot be rewritten.",
-            code="limit-state",
-            hint="Spark's writer does not support a limit. Start with an empty checkpoint, or keep it.",
-        )
-
-
-def check_join(closure: Closure) -> None:
-    """Refuse to rewrite a join's state of format 4, of which Spark cannot read what its rewriter has written.
-
-    Raises:
-        RefusedError: There is such an operator (code `join-format`).
-    """
-    version = closure.offset_conf.get(JOIN_FORMAT)
-    if version == "4" and any((one.name or "").startswith(_JOIN) for one in closure.operators):
-        raise RefusedError(
-            "The state of a join of format 4 cannot be rewritten.",
-            code="join-format",
-            hint=f"The first batch fixes {JOIN_FORMAT}: start the job with an empty checkpoint and format 3, "
-            "or keep it. Savepoints and restores take every format.",
-        )
-
-
-STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
-
-
-def is_strict(closure: Closure) -> bool:
-    """Whether Spark places the rows of each stateful operator by all columns of its key.
-
-    If not, rows may lie by some of the columns, for example those of a `repartition` before the operator.
-    The offset log keeps the setting; a checkpoint that was begun before Spark 3.3 has none, and is not strict
-    (Spark: OffsetSeqMetadata, StatefulOpClusteredDistribution).
-    """
-    return closure.offset_conf.get(STRICT, "false").lower() == "true"
-
-
-def check_strict(checkpoint: Readable, closure: Closure) -> None:
-    """Make sure that the partition of each row is known from its key, before rows get another partition.
-
-    It is known of a join, which Spark places by all columns of its key (StreamingSymmetricHashJoinExec), and
-    of a key of one column.
-
-    Raises:
-        RefusedError: It is not (code `loose-distribution`).
-    """
-    loose = [] if is_strict(closure) else _of_several_columns(checkpoint, closure)
-    if loose:
-        raise RefusedError(
-            f"The number of partitions cannot be changed: {STRICT} is false, so the key of operator "
-            f"{', '.join(map(str, loose))} does not say where Spark looks for a row.",
-            code="loose-distribution",
-            hint="The first batch fixes the setting, and Spark before 3.3 had none: start with an empty "
-            "checkpoint.",
-        )
-
-
-def _of_several_columns(checkpoint: Readable, closure: Closure) -> list[int]:
-    """Operators, except joins, whose keys have several columns, or are not understood."""
-    ids = {one.operator for one in closure.operators}
-    try:
-        schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
-        names = operator_names(checkpoint, closure)
-    except (FormatError, NotFoundError):
-        return sorted(ids)
-    known = {
-        one.operator
-        for one in schema.operators
-        if names.get(one.operator, "").startswith(_JOIN)
-        or all(
-            len(family.key.get("fields", ())) <= 1 for store in one.stores for family in store.newest.values()
-        )
-    }
-    return sorted(ids - known)
-
-
 def _check_rescale(checkpoint: Readable, closure: Closure, partitions: int, *, migrates: bool) -> None:
     if migrates:
         check_strict(checkpoint, closure)
@@ -311,41 +214,6 @@ def _check_rescale(checkpoint: Readable, closure: Closure, partitions: int, *, m
             f"The state has {say_count(partitions, 'partition')} already.",
             code="same-partitions",
             hint="Name another number. For this one there is nothing to do.",
-        )
-
-
-def check_codec(closure: Closure, elsewhere: bool) -> None:
-    """Make sure that HDFS-backed state can be read and written as it is compressed.
-
-    Args:
-        closure: The state's checkpoint.
-        elsewhere: The Spark that does it has Python packages of its own.
-
-    Raises:
-        RefusedError: It cannot (codes `unknown-codec`, `row-checksum`).
-        StorageError: A package for it is not installed (code `missing-package`).
-    """
-    codec = closure.spark.codec or "lz4"
-    if codec not in _PACKAGES:
-        raise RefusedError(
-            f"HDFS-backed state compressed with {codec} cannot be rewritten.",
-            code="unknown-codec",
-            hint=f"Codecs that can be rewritten: {' or '.join(_PACKAGES)}. RocksDB state can be rewritten "
-            "with any codec.",
-        )
-    missing = [name for name in _PACKAGES[codec] if find_spec(name) is None]
-    if missing and not elsewhere:
-        raise StorageError(
-            f"Rewriting HDFS-backed state takes {' and '.join(missing)}; not installed here.",
-            code="missing-package",
-            hint=f"Install {' and '.join(missing)}, on the executors too.",
-        )
-    if closure.offset_conf.get(_ROW_CHECKSUM, "false").lower() == "true":
-        raise RefusedError(
-            "HDFS-backed state with checksums of its rows cannot be rewritten.",
-            code="row-checksum",
-            hint=f"{_ROW_CHECKSUM} is fixed by the first batch: start the job from nothing without it, or "
-            "with RocksDB.",
         )
 
 

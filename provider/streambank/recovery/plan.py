@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import progress_of_batch
 from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
-from streambank.core.python310 import UTC
 from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.inputs.replayable import replayable_effect, source_effect
 from streambank.kafka.retention import Replay

@@ -36,6 +36,7 @@ from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
 from streambank.control.records import RecordStream, leaving_word
 from streambank.control.rollbacks import RollbackNote
+from streambank.control.target_owner import is_live, restoring
 from streambank.core.environment import user_name
 from streambank.core.errors import IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import MAIN, QueryRef
@@ -43,7 +44,7 @@ from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
 from streambank.recovery.choosing.older import BY_AGE
 from streambank.recovery.choosing.resolve import Chosen, choose, name_older
-from streambank.recovery.lay_out import is_live, remembering_damage, restoring
+from streambank.recovery.lay_out import remembering_damage
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, lines_by, live_checkpoint, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside

@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from streambank.control.processes import is_same_run, person
-from streambank.core.errors import RefusedError
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
-
-TRIGGER_AGAIN = "Trigger it again: its plan shows how things are now."
+from streambank.core.approval import outdated
 
 
 def shown_generations(job: Job, query: str | None) -> dict[str, int]:
@@ -63,8 +61,3 @@ def check_generations(job: Job, shown: Mapping[str, int], *, by: Mapping[str, st
             f"{ref} is in {now}; the plan that was approved was of generation {number}. Nothing of that plan "
             "was done."
         )
-
-
-def outdated(why: str, hint: str = TRIGGER_AGAIN) -> RefusedError:
-    """The refusal of what was approved and is not so any more."""
-    return RefusedError(why, code="approval-outdated", hint=hint)

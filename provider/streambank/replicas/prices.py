@@ -13,13 +13,13 @@ A gigabyte is 10^9 bytes.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import InputError
-from streambank.core.python310 import parse_toml
 from streambank.storage.locations import scheme_of
 
 DEFAULT_PRICES: Mapping[str, float] = {"file": 0.10, "hdfs": 0.03, "s3": 0.023}
@@ -66,7 +66,7 @@ def load_prices(file: Path) -> Prices:
         InputError: It cannot be read, or says something else (code `bad-prices`).
     """
     try:
-        found = parse_toml(file.read_text(encoding="utf-8"))
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _bad(file, str(error)) from error
     if unknown := sorted(found.keys() - {"currency", "per_gb_month"}):

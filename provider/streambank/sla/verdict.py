@@ -79,22 +79,3 @@ def say(value: float, unit: Unit) -> str:
         return f"{value:.3g} times"
     number = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
     return number if unit == "count" else f"{number} {unit}"
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something with a time.
-
-    Attributes:
-        at: When.
-        value: The figure, in its objective's unit; 0 where only the time counts.
-        subject: What it is of: a savepoint, a driver, a partition, a key.
-        what: More, in a sentence; may be empty.
-        advice: What to do about it; empty where that of its objective says it.
-    """
-
-    at: datetime
-    value: float = 0.0
-    subject: str = ""
-    what: str = ""
-    advice: str = ""

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
+from streambank.core.approval import outdated
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.recovery.shown import outdated
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.change.columns import TIMEOUT, Fit, check_fits, never_null, struct_of

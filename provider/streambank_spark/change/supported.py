@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
+from streambank.checkpoint.rewritable import STRICT, is_strict
 from streambank.core.errors import RefusedError
-from streambank.recovery.foresee import STRICT, is_strict
 from streambank_spark.change.columns import has_floats_inside
 from streambank_spark.rewrite.repair import check_part
 from streambank_spark.rewrite.validate_request import VALUE

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streambank.cleaning.left_directories import LeftDirectories
+from streambank.cleaning.left_directory import LeftDirectories
 from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.shape import decode

@@ -18,11 +18,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from streambank.checkpoint.rewritable import check_codec
+from streambank.core.approval import TRIGGER_AGAIN, outdated
 from streambank.core.shape import JsonObject
 from streambank.core.units import say_count
 from streambank.declaration.launch import is_local
-from streambank.recovery.foresee import check_codec
-from streambank.recovery.shown import TRIGGER_AGAIN, outdated
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

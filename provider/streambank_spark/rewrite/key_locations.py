@@ -21,11 +21,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
+from streambank.cleaning.left_directory import LeftDirectories, LeftDirectory, what_to_do
 from streambank.core.errors import StreambankError
 from streambank.core.shape import HIDDEN, JsonName, encode
 from streambank.core.units import to_json_time
-from streambank.doctor.checks.left import what_to_do
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import first_line

@@ -20,8 +20,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.closure import GLOBAL_LIMIT, PROVIDER
+from streambank.checkpoint.rewritable import check_strict
 from streambank.core.errors import InputError, RefusedError
-from streambank.recovery.foresee import check_strict
 from streambank.storage import Store, open_store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare

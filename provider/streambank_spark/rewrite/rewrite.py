@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streambank.checkpoint.rewritable import check_join, check_no_limit, check_strict
 from streambank.core.errors import RefusedError
 from streambank.core.shape import JsonObject
-from streambank.recovery.foresee import check_join, check_no_limit, check_strict
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare

@@ -25,6 +25,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.unnamed import write_missing_metadata
 from streambank.control.processes import who
+from streambank.control.target_owner import restoring
 from streambank.core.errors import (
     FormatError,
     InputError,
@@ -35,7 +36,6 @@ from streambank.core.errors import (
 )
 from streambank.declaration.launch import is_local
 from streambank.inputs.folders import folders_of_live, folders_of_savepoint
-from streambank.recovery.lay_out import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

@@ -16,7 +16,8 @@ import pytest
 
 from streambank.cleaning import clean as clean_module
 from streambank.cleaning.clean import CleanReport, clean_job, decide
-from streambank.cleaning.left_directories import LeftDirectory, left_directories
+from streambank.cleaning.left_directories import left_directories
+from streambank.cleaning.left_directory import LeftDirectory
 from streambank.compaction.job import compact_job
 from streambank.control.control import JobControl
 from streambank.control.marker import read_marker, write_marker

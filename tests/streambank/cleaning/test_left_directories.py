@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory, left_directories
+from streambank.cleaning.left_directories import left_directories
+from streambank.cleaning.left_directory import LeftDirectories, LeftDirectory
 from streambank.compaction.job import compact_job, purge_job
 from streambank.control.control import JobControl
 from streambank.core.shape import decode

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from streambank.checkpoint.rewritable import STRICT
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
-from streambank.recovery import foresee as foreseeing
 from streambank.recovery.foresee import foresee
 from tests.support.checkpoint.recorded import unpack
 from tests.support.jobs.declared import BY, declare
@@ -95,7 +95,7 @@ def test_packages_that_are_missing_here_count_where_this_machine_does_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_with(tmp_path, HDFS)
-    monkeypatch.setattr(foreseeing, "find_spec", lambda name: None)
+    monkeypatch.setattr("streambank.checkpoint.rewritable.find_spec", lambda name: None)
     order = {"operation": "compact", "where": "true"}
     missing = refusal(job, **order)
     assert missing.code == "missing-package" and "lz4 and xxhash" in missing.message
@@ -135,7 +135,7 @@ def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
     """A checkpoint that Spark 3.2 began has no such setting at all."""
     job, order = job_with(tmp_path, ROCKSDB), {"operation": "rescale", "partitions": 5}
     foresee(job, None, order)
-    set_in_offset_log(tmp_path, foreseeing.STRICT, "true", after)
+    set_in_offset_log(tmp_path, STRICT, "true", after)
     assert refusal(job, **order).code == "loose-distribution"
     foresee(job, None, {"operation": "compact", "where": "true"})
 
@@ -154,7 +154,7 @@ def test_a_join_and_a_key_of_one_column_say_where_their_rows_are(
     tmp_path: Path, name: str, refused: bool
 ) -> None:
     job, order = job_with(tmp_path, name), {"operation": "rescale", "partitions": 5}
-    set_in_offset_log(tmp_path, foreseeing.STRICT, "true", "false")
+    set_in_offset_log(tmp_path, STRICT, "true", "false")
     if not refused:
         foresee(job, None, order)
         return

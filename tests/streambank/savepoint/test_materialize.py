@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from streambank.control.target_owner import restoring
 from streambank.core.errors import ConflictError, StorageError, StreambankError
-from streambank.recovery.lay_out import restoring
 from streambank.savepoint.materialize import materialize
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store

@@ -9,8 +9,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk.timezone import utcnow
 
+from streambank.core.approval import outdated
 from streambank.recovery.approval import Choice
-from streambank.recovery.shown import outdated
 from streambank_airflow.operators.approve import ApprovePlanOperator
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.recovery import foresee
+from streambank.checkpoint import rewritable
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
@@ -73,7 +73,7 @@ def test_what_the_state_does_not_bear_is_refused_before_spark(
 def test_a_package_that_is_missing_is_named_before_spark(
     folder: Path, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresee, "find_spec", lambda name: None)
+    monkeypatch.setattr(rewritable, "find_spec", lambda name: None)
     more = ("-r", folder / "savepoints", "--job", "hdfs-window", "--json")
     answer = streambank("state", *verb.split(), *more)
     assert answer.document["error"] == "missing-package" and "lz4 and xxhash" in answer.document["message"]

@@ -138,7 +138,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(spark, "4.3.0/hdfs-dedup", tmp_path)
-    monkeypatch.setattr("streambank.recovery.foresee.find_spec", lambda name: None)
+    monkeypatch.setattr("streambank.checkpoint.rewritable.find_spec", lambda name: None)
     with pytest.raises(StreambankError) as caught:
         bench.migrate()
     assert caught.value.code == "missing-package"

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.rewritable import STRICT
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import InputError, IntegrityError, RefusedError
 from streambank.recovery.choosing.resolve import choose
-from streambank.recovery.foresee import STRICT
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

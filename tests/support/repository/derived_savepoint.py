@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf
-from streambank.recovery.lay_out import restoring
+from streambank.control.target_owner import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streambank.cleaning.left_directories import Kind, LeftDirectories, LeftDirectory
+from streambank.cleaning.left_directory import Kind, LeftDirectories, LeftDirectory, what_to_do
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, say_count, to_json_time
 from streambank.doctor.subject import CheckResult, SkippedCheck
@@ -41,10 +41,3 @@ def check_left(left: LeftDirectories) -> Iterator[CheckResult]:
 def size_of(one: LeftDirectory) -> str:
     """Its size for people."""
     return f"{say_count(one.files, 'file')}, {say_bytes(one.bytes)}{'' if one.counted else ' or more'}"
-
-
-def what_to_do(one: LeftDirectory) -> str:
-    """The next step for who wants to be rid of it."""
-    if one.needed_by:
-        return f"Keep it while it is needed by {one.needed_by}. Then remove it: `{one.removal}`"
-    return f"Remove it: `{one.removal}`"

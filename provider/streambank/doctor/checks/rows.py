@@ -10,9 +10,9 @@ from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
 from streambank.doctor.subject import NO_PROGRESS, CheckResult, SkippedCheck
+from streambank.sla.fact import Fact
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
-from streambank.sla.verdict import Fact
 
 LARGE_ROW_BYTES = 10_000
 """A row of so many bytes on average, with a collection in it, is worth splitting."""

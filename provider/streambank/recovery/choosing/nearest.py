@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StorageError
-from streambank.core.python310 import UTC
 from streambank.recovery.choosing.older import BY_AGE, Unreadable, unreadable, with_older
 from streambank.recovery.choosing.resolve import (
     ANY_LINE,

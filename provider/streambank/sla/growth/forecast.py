@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from statistics import median
 from typing import Annotated, Literal
 
-from streambank.core.python310 import UTC
 from streambank.core.shape import JsonName, JsonObject
 from streambank.core.units import to_json_time
 from streambank.sla.growth.buckets import DAY_S, HOUR_S, Gathered, widen, width_for

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError
 from streambank.core.json_text import loads
 from streambank.core.names import MAIN
-from streambank.core.python310 import UTC, parse_time
 from streambank.core.units import EPOCH, from_json_time, to_json_time
 from streambank.sla.history.hour import hour_of
 from streambank.sla.history.point import Point, Stretch
@@ -129,7 +128,7 @@ class HourFiles:
 
 def _day_of(text: str) -> int | None:
     try:
-        return (parse_time(text).replace(tzinfo=UTC) - EPOCH).days
+        return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH).days
     except ValueError:
         return None
 

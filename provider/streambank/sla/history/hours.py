@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from streambank.control.progress import segment_head
 from streambank.core.errors import StreambankError
-from streambank.core.python310 import UTC
 from streambank.declaration.objectives import DAY_S, HOUR_S
 from streambank.sla.history.history import HistoryScan, Records, StreamedHistory
 from streambank.sla.history.hour import HourOfRun, hour_of

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import ProgressRecord
-from streambank.core.python310 import UTC
 from streambank.core.units import time_or_none
 from streambank.sla.history.point import Point
 

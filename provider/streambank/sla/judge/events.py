@@ -12,10 +12,11 @@ from streambank.driver.launchers.disks import TEMPORARY, Disk
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay
+from streambank.sla.fact import Fact
 from streambank.sla.judge.case import Case, against, level_of
 from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import Fact, Verdict, say
+from streambank.sla.verdict import Verdict, say
 
 BESIDE_HISTORY = (
     "alive",

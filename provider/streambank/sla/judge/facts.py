@@ -28,12 +28,12 @@ from streambank.kafka.settings import Brokers
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.sites.forks import newest_own
+from streambank.sla.fact import Fact
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.judge.recoveries import NEWEST_EVENTS, Recovery, recoveries
 from streambank.sla.objectives import Objective
 from streambank.sla.skew.report import SkewReport, skew_of_checkpoint
 from streambank.sla.skew.traffic import hot_key_facts
-from streambank.sla.verdict import Fact
 from streambank.storage import open_store
 
 T = TypeVar("T")

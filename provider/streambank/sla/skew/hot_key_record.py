@@ -14,7 +14,7 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank.sla.verdict import Fact
+from streambank.sla.fact import Fact
 
 
 def keep_hot_keys(

@@ -26,8 +26,8 @@ from streambank.control.control import JobControl
 from streambank.control.progress import ProgressRecord, last_progress
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.objectives import PROMISES
+from streambank.sla.fact import Fact
 from streambank.sla.skew.hot_key_record import read_hot_keys
-from streambank.sla.verdict import Fact
 
 _ENOUGH = 100
 _ROWS_OF_A_KEY = 3

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.units import (
-    from_json_time,
-    say_bytes,
-    say_count,
-    say_duration,
-    to_json_time,
-    utc_now,
-)
+from streambank.core.units import from_json_time, say_bytes, say_count, say_duration, to_json_time, utc_now
 from streambank.repository.catalog import LATEST
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
@@ -183,7 +176,7 @@ class StateOperator(OnSavepoint):
             counts = self.limited and self.before_stop
             return {"planned": {"now": to_json_time(utc_now())}} if counts else {}
         if planned["digest"] != digest_of(asked):
-            from streambank.recovery.shown import outdated
+            from streambank.core.approval import outdated
 
             raise outdated(
                 f"What a plan showed for {self.job} is not what would be done now: the declaration of the "

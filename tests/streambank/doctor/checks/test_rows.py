@@ -5,7 +5,7 @@ from __future__ import annotations
 from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.sla.verdict import Fact
+from streambank.sla.fact import Fact
 from tests.support.checkpoint.doctor_inputs import columns, found, planned, schema_v2, skipped
 from tests.support.sla.progress_records import at, operator
 

@@ -14,8 +14,9 @@ from streambank.driver.launchers.disks import Disk, Place
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay
+from streambank.sla.fact import Fact
 from streambank.sla.judge.events import Drills, Facts, Sign
-from streambank.sla.verdict import Fact, Verdict
+from streambank.sla.verdict import Verdict
 from streambank.storage.local.space import Space
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 

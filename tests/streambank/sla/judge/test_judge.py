@@ -17,10 +17,11 @@ from streambank.core.errors import StorageError
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.alive import Life
+from streambank.sla.fact import Fact
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.judge.judge import Unreadable, judge
-from streambank.sla.verdict import LEVELS, Fact, worst
+from streambank.sla.verdict import LEVELS, worst
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
 from tests.support.sla.series import BEGIN
 
