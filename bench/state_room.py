@@ -35,7 +35,7 @@ from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import digest_of
-from streambank_spark.state.read import Choice, export_state, read_rows
+from streambank_spark.state.read import RowChoice, export_state, read_rows
 from streambank_spark.state.staging import Materialized, Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
@@ -100,14 +100,14 @@ class Room:
 
     def look_up(self) -> None:
         """One key."""
-        rows, _ = read_rows(self.state(self.later), Choice(key="customer-000000042"), 10)
+        rows, _ = read_rows(self.state(self.later), RowChoice(key="customer-000000042"), 10)
         if len(rows) != 1:
             raise RuntimeError("the key is not there: the figures would mean nothing")
 
     def export(self) -> None:
         """All rows as Parquet."""
         target = self.folder / "exported"
-        export_state(self.spark, self.state(self.later), str(target), Choice())
+        export_state(self.spark, self.state(self.later), str(target), RowChoice())
         rmtree(target)
 
     def write(self) -> None:

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ STORIES = {
     "streambank_spark/runner/test_exactly_once_controls.py",
 }
 """Tests that are about no single module of their room: what several do together, or a page of the docs."""
+
+SEVERAL_MEANINGS = {
+    "Asked",
+    "Declared",
+    "Held",
+    "JobVerbs",
+    "Keeper",
+    "Looks",
+    "Part",
+    "Place",
+    "Reason",
+    "Skipped",
+    "Watcher",
+    "Work",
+}
+"""Public class names that several modules have. Names go from here, and none comes in."""
 
 
 def modules_of(package: str) -> list[str]:
@@ -201,6 +218,17 @@ def test_no_folder_shadows_an_installed_package() -> None:
     for folder in ("provider", "spark_jobs", "dags", "tests", "demo", "bench"):
         for path in (ROOT / folder).rglob("*"):
             assert not (path.is_dir() and path.name in {"airflow", "pyspark"}), path
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    names = Counter(
+        node.name
+        for path in PROVIDER.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert len(names) > 500
+    assert {name for name, count in names.items() if count > 1} <= SEVERAL_MEANINGS
 
 
 def test_the_rooms_of_the_contributing_page_are_those_that_the_linter_knows() -> None:

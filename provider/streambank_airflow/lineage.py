@@ -56,7 +56,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SavepointWork:
     """What a task did with one savepoint.
 
     Attributes:
@@ -182,7 +182,7 @@ def savepoint_dataset(repository: str, manifest: Manifest) -> Dataset | None:
     )
 
 
-def touched_by(declared: DeclaredJobs, work: Sequence[Work]) -> Touched:
+def touched_by(declared: DeclaredJobs, work: Sequence[SavepointWork]) -> Touched:
     """What a task has read and written. Reads the manifests of its savepoints.
 
     Raises:

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.checkpoint.sources import SourceState
 from streambank.core.errors import StorageError
-from streambank.kafka.recording import Reader, SourceRecorder
+from streambank.kafka.recording import KafkaReader, SourceRecorder
 from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.kafka.sink import look_at_kafka_sink
 from streambank.kafka.source import look_at_source
@@ -64,7 +64,7 @@ def test_a_savepoint_never_says_where_the_login_goes(
 
 
 def test_nor_does_a_record_of_the_query(sent: dict[str, Mapping[str, str]]) -> None:
-    reader = Reader.of({"bootstrap": THEIRS, "subscribe": "flights"})
+    reader = KafkaReader.of({"bootstrap": THEIRS, "subscribe": "flights"})
     recorder = SourceRecorder(brokers(sent, config=LOGIN), [reader])
     told = recorder.describe(SourceState("0", "initial", OFFSETS, ("sources/0/0",)))
     assert "is not sent to" in str(told["kafka"])

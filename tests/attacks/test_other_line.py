@@ -37,7 +37,7 @@ from streambank.retention.policy import Policy
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.sla.ages import ages_of_job
 from streambank.sla.judge.facts import newest_in_replicas, newest_savepoints
 from streambank.storage import open_store
@@ -92,7 +92,7 @@ def planted(folder: Path, job: Job, name: str = "flights", batches: int = 2) -> 
 
 
 def chosen(job: Job, reference: str) -> Chosen:
-    lines = Lines.of(job.records(), "main")
+    lines = QueryLines.of(job.records(), "main")
     return choose(job.open_repository(), reference, job.name, record=False, lines=lines)
 
 
@@ -124,7 +124,7 @@ def test_a_whole_restore_leaves_it_out_too(job: Job, tmp_path: Path) -> None:
     for reference in ("latest-good", "latest"):
         _, found = choose_nearest(
             (job.repository,), reference, job.name, target=job.checkpoint, record=False,
-            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+            open_place=job.open_place, lines=QueryLines.of(job.records(), "main"),
         )  # fmt: skip
         assert found.manifest.savepoint == own
         assert any("another line" in one.why for one in found.passed_over), other
@@ -143,7 +143,7 @@ def test_one_that_is_older_than_what_is_restored_is_not_spoken_of(
     def found() -> Chosen:
         return choose_nearest(
             (job.repository,), reference, job.name, target=job.checkpoint, record=False,
-            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+            open_place=job.open_place, lines=QueryLines.of(job.records(), "main"),
         )[1]  # fmt: skip
 
     assert (found().manifest.savepoint, found().passed_over) == (own, ())
@@ -217,7 +217,7 @@ def test_without_the_marker_it_knows_it_by_what_was_saved_in_its_own_place(job: 
         assert chosen(job, reference).manifest.savepoint == own
         _, found = choose_nearest(
             (job.repository,), reference, job.name, target=job.checkpoint, record=False,
-            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+            open_place=job.open_place, lines=QueryLines.of(job.records(), "main"),
         )  # fmt: skip
         assert found.manifest.savepoint == own
 
@@ -259,7 +259,7 @@ def test_nor_in_a_replica_that_has_no_other(job: Job, tmp_path: Path) -> None:
         _, found = choose_nearest(
             (job.repository, replica.repository), reference, job.name, target=job.checkpoint, record=False,
             open_place=lambda location: Repository.open(open_store(location)),
-            lines=Lines.of(job.records(), "main"),
+            lines=QueryLines.of(job.records(), "main"),
         )  # fmt: skip
         assert found.manifest.savepoint == own, reference
         assert reference != "latest-good" or any("another line" in one.why for one in found.passed_over)
@@ -338,8 +338,8 @@ def test_what_a_site_saved_that_the_job_has_left_does_not_come_next(job: Job) ->
     left = saved(job, checkpoint)
     checkpoint.run(1)
     manifest = job.open_repository().load(job.name, saved(job, checkpoint))
-    lines = Lines({manifest.checkpoint: batch_of_id(own)})
-    found = [next_ones(job.open_repository(), manifest, each) for each in (Lines(), lines)]
+    lines = QueryLines({manifest.checkpoint: batch_of_id(own)})
+    found = [next_ones(job.open_repository(), manifest, each) for each in (QueryLines(), lines)]
     assert [[one.savepoint for one in each] for each in found] == [[left, own], [own]]
 
 
@@ -396,7 +396,7 @@ def test_a_copy_counts_before_anything_was_saved_in_its_own_place(job: Job, tmp_
 
 def test_an_own_savepoint_needs_no_look_at_any_other(job: Job) -> None:
     saved(job, worked(job))
-    lines = Lines.of(job.records(), "main")
+    lines = QueryLines.of(job.records(), "main")
     heads = iter([job.open_repository().candidates(job.name)[0]])
     known = lines.knowing(heads)
     assert known.why_not(job.open_repository().candidates(job.name)[0]) == ""
@@ -434,7 +434,7 @@ def test_both_sites_are_the_job_s_own(tmp_path: Path, key: Path) -> None:
     own = take(
         TakeRequest(there.store, repository, primary.name, sinks=sinks_from_descriptions(["ConsoleTable"]))
     ).savepoint
-    lines = Lines.of(primary.records(), "main")
+    lines = QueryLines.of(primary.records(), "main")
     found = choose(repository, "latest-good", primary.name, record=False, lines=lines)
     assert (found.manifest.savepoint, found.skipped) == (own, ())
 
@@ -442,7 +442,7 @@ def test_both_sites_are_the_job_s_own(tmp_path: Path, key: Path) -> None:
 def test_records_without_a_declaration_judge_nothing(job: Job, tmp_path: Path) -> None:
     worked(job)
     records = job.records()
-    plain = Lines.of(JobControl(records.store, job.name), "main")
+    plain = QueryLines.of(JobControl(records.store, job.name), "main")
     job.open_repository(create=True)
     other = planted(tmp_path, job)
     assert (

@@ -15,7 +15,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.state.read import Choice, export_state
+from streambank_spark.state.read import RowChoice, export_state
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.spark.sessions import finish
@@ -124,7 +124,7 @@ def test_from_version_to_version_nothing_is_lost(spark: SparkSession, tmp_path: 
     with materialized_savepoint(
         repository, "statistics", savepoint, Staging("local[2]", None, print)
     ) as laid:
-        export_state(spark, QueryState(spark, laid.location), str(tmp_path / "export"), Choice(None, None))
+        export_state(spark, QueryState(spark, laid.location), str(tmp_path / "export"), RowChoice(None, None))
 
     files.append(write_flights(bench.input, 2))
     last = bench.run(three, 3, files[1], tmp_path / "export")

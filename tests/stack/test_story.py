@@ -22,7 +22,7 @@ from demo.stack.places import FLIGHTS_TOPIC, StackPlaces
 from demo.stack.story import A_CHAPTER, ALL, AT_FIRST, StackStory
 from demo.story import Story
 from streambank.core.errors import StorageError
-from streambank.kafka.broker import Retention
+from streambank.kafka.broker import TopicRetention
 from streambank.kafka.settings import KafkaConnection
 from tests.support.kafka.fake_broker import FakeBroker
 
@@ -225,7 +225,7 @@ def of_files(told: Told) -> Any:
 
 def test_a_savepoint_says_how_far_it_has_read_and_how_long_it_can_be_replayed(told: Told) -> None:
     told.broker.put(FLIGHTS_TOPIC, (0, 50), (0, 70), topic_id="one")
-    told.broker.kept[FLIGHTS_TOPIC] = Retention("delete", None, None)
+    told.broker.kept[FLIGHTS_TOPIC] = TopicRetention("delete", None, None)
     assert told.story.source_of(manifest(told)) == (
         "it has read flights/0 up to 30, flights/1 up to 40; what follows can be replayed for ever"
     )
@@ -243,7 +243,7 @@ def test_a_savepoint_that_cannot_be_replayed_ends_the_story(
     told: Told, spoiled: Callable[[Told], Any], said: str
 ) -> None:
     told.broker.put(FLIGHTS_TOPIC, (0, 50), (0, 70), topic_id="one")
-    told.broker.kept[FLIGHTS_TOPIC] = Retention("delete", None, None)
+    told.broker.kept[FLIGHTS_TOPIC] = TopicRetention("delete", None, None)
     with pytest.raises(WaitedTooLongError, match=said):
         told.story.source_of(spoiled(told))
 

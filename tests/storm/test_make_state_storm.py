@@ -24,7 +24,16 @@ from streambank.storage import open_store
 from streambank_spark.change import supported
 from streambank_spark.change.carry_out import carry_out
 from streambank_spark.change.request import BootstrapRequest, TransformRequest
-from streambank_spark.change.supported import BOOTSTRAP, CHANGELOG, DELETE, HDFS, KINDS, ROCKSDB, SET, Kind
+from streambank_spark.change.supported import (
+    BOOTSTRAP,
+    CHANGELOG,
+    DELETE,
+    HDFS,
+    KINDS,
+    ROCKSDB,
+    SET,
+    StateKind,
+)
 from streambank_spark.rewrite import rewrite, row_patch
 from streambank_spark.state.read import apart
 from streambank_spark.state.staging import Staging, materialized_savepoint
@@ -167,7 +176,7 @@ def cells() -> Iterator[tuple[str, str]]:
 def test_each_cell_does_what_the_table_says_and_the_rest_is_refused(
     spark: SparkSession, name: str, store: str, tmp_path: Path
 ) -> None:
-    kind: Kind = next(one for one in KINDS if one.name == name)
+    kind: StateKind = next(one for one in KINDS if one.name == name)
     of_query, part, column = OF_KIND[name]
     conf = _IN_PROCESSING_TIME if of_query == "with-ttl" else None
     line = Line(spark, (QUERIES | _MORE)[of_query], LAYOUT[store], tmp_path, conf=conf)

@@ -15,13 +15,13 @@ from streambank.core.errors import RefusedError, StreambankError
 from streambank.recovery import foresee
 from streambank.storage import open_store
 from streambank_spark.rewrite import migrate, rewrite
-from streambank_spark.rewrite.expiry import Key
+from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.key_locations import NO, YES, holds_key
 from streambank_spark.rewrite.request import carry_out, validate
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.validate_request import ValidateRequest
 from streambank_spark.state.query import read_query
-from streambank_spark.state.read import Choice, export_state, read_rows
+from streambank_spark.state.read import RowChoice, export_state, read_rows
 from streambank_spark.state.staging import materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.storm.test_make_state_storm import FIVE, LOOSE, ODD_KEYS, Line
@@ -114,11 +114,11 @@ def test_two_columns_of_one_name_can_be_named_before_a_stop_and_in_rules(
     assert broken
     with materialized_savepoint(line.repository, "job", line.savepoint, line.staging) as laid:
         state = QueryState(spark, laid.location)
-        rows, _ = read_rows(state, Choice(where="NOT value.sum_2 < 100"), 0)
+        rows, _ = read_rows(state, RowChoice(where="NOT value.sum_2 < 100"), 0)
         assert len(rows) == broken and all(one["value"]["sum_2"] >= 100 for one in rows)
         _, (answer,), _ = read_query(state, "SELECT count(*) AS n FROM state WHERE NOT value.sum_2 < 100", 1)
         assert answer == {"n": broken}
-        (exported,) = export_state(spark, state, str(tmp_path / "exported"), Choice())
+        (exported,) = export_state(spark, state, str(tmp_path / "exported"), RowChoice())
         assert "sum_2" in exported.columns
     asked = ValidateRequest.from_dict({"rules": ["value.sum_2 < 100"], "repairs": ["value.sum_2 = 1"]})
     told = validate(line.base, line.repository, "job", line.savepoint, asked, line.staging)
@@ -158,9 +158,9 @@ def test_a_key_is_found_beside_an_operator_with_a_map_in_its_key(spark: SparkSes
         there = state.frame(state.parts(once)[0]).selectExpr("max(key.id)").collect()[0][0]
         others = {(by_map.operator, by_map.name)}
         for operator in (None, once.operator):
-            assert holds_key(state, Key(f'{{"id": {there}}}', operator), others) == YES
-            assert holds_key(state, Key(f'{{"id": {there + 999}}}', operator), others) == NO
-        assert "no plain value" in holds_key(state, Key('{"_groupingmapsort": "x"}'), set())
+            assert holds_key(state, KeySelection(f'{{"id": {there}}}', operator), others) == YES
+            assert holds_key(state, KeySelection(f'{{"id": {there + 999}}}', operator), others) == NO
+        assert "no plain value" in holds_key(state, KeySelection('{"_groupingmapsort": "x"}'), set())
     with pytest.raises(RefusedError) as caught:
         rewritten(line, operation="erase", key=f'{{"id": {there}}}')
     assert caught.value.code == "key-type"

@@ -19,7 +19,7 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.rewrite.repair import Repaired, repair_savepoint
+from streambank_spark.rewrite.repair import StateRepair, repair_savepoint
 from streambank_spark.rewrite.validate_request import Assignment
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
@@ -91,7 +91,7 @@ class Spoilt:
             TakeRequest(open_store(str(folder / "checkpoint")), self.repository, "job")
         ).savepoint
 
-    def repair(self) -> Repaired:
+    def repair(self) -> StateRepair:
         total = TOTAL.get(self.query.name, "value.sum")
         return repair_savepoint(
             self.base,

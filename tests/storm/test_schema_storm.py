@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.checkpoint.schema.compatibility import Comparison, compare_schemas
+from streambank.checkpoint.schema.compatibility import SchemaComparison, compare_schemas
 from streambank.checkpoint.schema.query import QuerySchema
 from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.storage import open_store
@@ -111,7 +111,7 @@ def test_spark_refuses_what_the_comparison_calls_incompatible_and_nothing_else(
     bench: Callable[[str], Bench], old: str, layout: str
 ) -> None:
     queries, place = versions(), bench(layout)
-    wrong: Mapping[str, tuple[str, Comparison]] = {}
+    wrong: Mapping[str, tuple[str, SchemaComparison]] = {}
     for new, error in CASES[old, layout].items():
         said = place.refused(queries[old], queries[new])
         found = compare_schemas(place.schema(queries[old]), place.schema(queries[new]))

@@ -22,7 +22,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import StoreDigest, digest_of
-from streambank_spark.state.read import Choice, read_rows
+from streambank_spark.state.read import RowChoice, read_rows
 from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.verify import look_deep
@@ -76,7 +76,7 @@ def test_every_layout_of_a_query_has_one_digest(
         with materialized_checkpoint(str(folder / "checkpoint"), None, staging) as found:
             state = QueryState(spark, found.location)
             digests[name] = digest_of(state)
-            told, more_rows = read_rows(state, Choice(), 0)
+            told, more_rows = read_rows(state, RowChoice(), 0)
             assert not more_rows
         content = [{key: value for key, value in row.items() if key != "partition"} for row in told]
         rows[name] = sorted(json.dumps(row, sort_keys=True) for row in content)

@@ -21,7 +21,7 @@ from streambank.declaration.objectives import PROMISES
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank.doctor.checks.left import check_left
-from streambank.sla.judge.judge import Unreadable
+from streambank.sla.judge.judge import UnreadableHistory
 from streambank_airflow.dags.forms import daily, recovery, rewrite
 from streambank_airflow.hints import (
     FIELDS,
@@ -302,7 +302,7 @@ def test_data_of_the_engine_says_its_warnings_in_airflows_words() -> None:
 
 def test_the_advice_of_a_verdict_is_for_both() -> None:
     assert [one for one in PROMISES.values() if speaks_cli(one.measure.advice)] == []
-    assert not speaks_cli(Unreadable("main", "It is damaged.").advice)
+    assert not speaks_cli(UnreadableHistory("main", "It is damaged.").advice)
 
 
 def test_no_message_names_an_option_of_the_command_line() -> None:

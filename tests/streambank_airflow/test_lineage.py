@@ -11,7 +11,7 @@ from streambank.core.units import utc_now
 from streambank.repository.manifest import Manifest
 from streambank_airflow.lineage import (
     Dataset,
-    Work,
+    SavepointWork,
     dataset_of,
     savepoint_dataset,
     sinks_of,
@@ -116,23 +116,25 @@ def test_what_was_done_names_what_was_read_and_written(managed: Managed) -> None
     checkpoint = Dataset("file", str(managed.checkpoint))
     saved = f"{managed.folder}/repository/savepoints/flights"
 
-    took = touched_by(hook.declared, [Work.of_result("took", taken)])
+    took = touched_by(hook.declared, [SavepointWork.of_result("took", taken)])
     (savepoint,) = took.outputs
     assert (savepoint.namespace, savepoint.name, savepoint.version) == ("file", saved, taken["savepoint"])
     assert (savepoint.size_bytes, savepoint.files) == (taken["bytes"], taken["files"])
     assert took.inputs[0] == checkpoint
 
-    verified = touched_by(hook.declared, [Work.of_result("verified", taken)])
+    verified = touched_by(hook.declared, [SavepointWork.of_result("verified", taken)])
     assert (verified.inputs, verified.outputs) == ([savepoint], [])
 
     report = {**taken, "repository": str(managed.folder / "repository"), "location": "s3://lake/copy"}
-    restored = touched_by(hook.declared, [Work.of_result("restored", report)])
+    restored = touched_by(hook.declared, [SavepointWork.of_result("restored", report)])
     assert restored.inputs == [savepoint] and restored.outputs[0] == Dataset("s3://lake", "copy")
 
-    made = touched_by(hook.declared, [Work.of_result("made", {**taken, "of": "flights/b000001-aaaa"})])
+    made = touched_by(
+        hook.declared, [SavepointWork.of_result("made", {**taken, "of": "flights/b000001-aaaa"})]
+    )
     assert made.outputs == [savepoint]
     assert made.inputs == [Dataset("file", saved, "b000001-aaaa")]
 
     gone = {**taken, "savepoint": "b999999-c28c1611906f"}
-    assert touched_by(hook.declared, [Work.of_result("verified", gone)]).inputs == []
+    assert touched_by(hook.declared, [SavepointWork.of_result("verified", gone)]).inputs == []
     assert not {name for name in sys.modules if name.startswith("openlineage")}

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from streambank.core.errors import RefusedError
 from streambank.core.shape import HIDDEN, JsonObject
-from streambank.storage.local.trees import Judged
+from streambank.storage.local.trees import DirectoryIdentity
 
 Kind = Literal[
     "generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging", "drill"
@@ -44,7 +44,7 @@ class LeftDirectory(JsonObject):
     removal: str
     ours: bool = True
     number: int | None = None
-    judged: Annotated[Judged | None, HIDDEN] = field(default=None, compare=False)
+    judged: Annotated[DirectoryIdentity | None, HIDDEN] = field(default=None, compare=False)
     refused: Annotated[RefusedError | None, HIDDEN] = field(default=None, compare=False)
 
 

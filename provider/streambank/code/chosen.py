@@ -32,7 +32,7 @@ INTERRUPTED = frozenset({"rehearsing", "stopping", "swapped", "undoing", "restor
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class CodeChoice:
     """A code that counts instead of the declared one.
 
     Attributes:
@@ -78,7 +78,7 @@ def upgrade_records(control: JobControl) -> RecordStream:
     return RecordStream(control.store, UPGRADES, signer=control.signer)
 
 
-def newest_choice(control: JobControl) -> Chosen | None:
+def newest_choice(control: JobControl) -> CodeChoice | None:
     """What was chosen last; None where nothing ever was.
 
     Raises:
@@ -89,7 +89,7 @@ def newest_choice(control: JobControl) -> Chosen | None:
     if record is None:
         return None
     return decode(
-        Chosen,
+        CodeChoice,
         {"why": "", **record.data, "proven": is_vouched(control, "choice", record.data)},
         f"record {chosen_records(control).describe(record.number)}",
         hint="It was cut off or edited. Once you know which code the job has to run, move it away.",
@@ -134,7 +134,7 @@ def code_that_counts(job: Job, control: JobControl) -> Code:
     return declared
 
 
-def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
+def as_chosen(job: Job, control: JobControl) -> tuple[Job, CodeChoice | None]:
     """The job as its next driver runs it.
 
     Returns:

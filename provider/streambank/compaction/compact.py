@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.dead_files import IN_ORDER, WHY, Reason
+from streambank.compaction.dead_files import IN_ORDER, WHY, DeadReason
 from streambank.compaction.moving import Move, move_files
 from streambank.compaction.plan import CompactionPlan, Mode, Sum, check_unchanged, plan_running, plan_stopped
-from streambank.compaction.quarantine import FILES, Quarantine, Record, check_place
-from streambank.compaction.quiet_check import Stillness, Watch, check_quiet, check_still
+from streambank.compaction.quarantine import FILES, Quarantine, QuarantineRecord, check_place
+from streambank.compaction.quiet_check import QuietCheck, Stillness, check_quiet, check_still
 from streambank.compaction.undo import WENT_ON, bring_back
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.storage import Store, same_place
@@ -39,7 +39,7 @@ class CompactionRequest:
     stopped: bool
     keep_batches: int = 1
     older_than_s: float = DEFAULT_OLDER_THAN_S
-    watch: Watch = field(default_factory=Watch)
+    watch: QuietCheck = field(default_factory=QuietCheck)
     check: Callable[[], None] = lambda: None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
@@ -103,7 +103,7 @@ def compact(
     if not planned.dead:
         return report.having(seconds=time.monotonic() - began)
     request.check()
-    kept_apart.begin(Record.of(planned, checkpoint, by=request.by, why=request.why))
+    kept_apart.begin(QuarantineRecord.of(planned, checkpoint, by=request.by, why=request.why))
     try:
         gone = _move(checkpoint, quarantine, planned, request, progress)
         _prove(checkpoint, planned)
@@ -120,7 +120,7 @@ def compact(
     return report
 
 
-def _end(kept_apart: Quarantine, record: Record) -> CompactionReport:
+def _end(kept_apart: Quarantine, record: QuarantineRecord) -> CompactionReport:
     """End a compaction that broke off, and that the query has shown to be right by going on."""
     moved = {info.path for info in kept_apart.store.list(FILES)}
     entries = tuple(entry for entry in record.entries if entry.key in moved)
@@ -174,7 +174,7 @@ def _move(
 
 def _partitions(planned: CompactionPlan) -> set[str]:
     """Folders of partitions that the state does not have any more."""
-    gone = (dead.info.path for dead in planned.dead if dead.reason is Reason.ABANDONED_PARTITION)
+    gone = (dead.info.path for dead in planned.dead if dead.reason is DeadReason.ABANDONED_PARTITION)
     return {"/".join(path.split("/")[:3]) for path in gone}
 
 
@@ -190,7 +190,7 @@ class DeadFile:
 
     path: str
     size_bytes: int
-    reason: Reason
+    reason: DeadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class CompactionReport:
         )
 
     @classmethod
-    def of_record(cls, record: Record, quarantine: str) -> CompactionReport:
+    def of_record(cls, record: QuarantineRecord, quarantine: str) -> CompactionReport:
         """What an earlier try came to."""
         return cls(
             checkpoint=record.checkpoint,
@@ -268,7 +268,7 @@ class CompactionReport:
         return total(self.files)
 
     @property
-    def reasons(self) -> dict[Reason, Sum]:
+    def reasons(self) -> dict[DeadReason, Sum]:
         """The same by reason."""
         return {
             reason: total([file for file in self.files if file.reason is reason])

@@ -28,7 +28,7 @@ class Dead:
     """A file that Spark will never read again."""
 
     info: FileInfo
-    reason: Reason
+    reason: DeadReason
 
 
 @dataclass(slots=True)
@@ -105,28 +105,28 @@ class Stopped:
             if (reason := self.judge(path)) is not None:
                 yield Dead(self._listing[path], reason)
 
-    def judge(self, path: str) -> Reason | None:
+    def judge(self, path: str) -> DeadReason | None:
         """Why a file is dead; None for one that stays."""
         if path in self._needed.paths:
             return None
         part = classify(path)
         match part.kind:
             case Kind.TEMPORARY:
-                return Reason.TEMPORARY
+                return DeadReason.TEMPORARY
             case Kind.CHECKSUM | Kind.HIDDEN_CHECKSUM if part.of is not None:
-                return self.judge(part.of) if part.of in self._listing else Reason.ORPHAN_CHECKSUM
+                return self.judge(part.of) if part.of in self._listing else DeadReason.ORPHAN_CHECKSUM
             case Kind.OFFSETS if part.batch is not None and part.batch < self._needed.oldest_offsets:
-                return Reason.OLD_LOG_ENTRY
+                return DeadReason.OLD_LOG_ENTRY
             case Kind.COMMITS if part.batch is not None and part.batch < self._needed.oldest_commit:
-                return Reason.OLD_LOG_ENTRY
+                return DeadReason.OLD_LOG_ENTRY
             case Kind.OPERATOR_V2 if part.operator is not None and part.batch is not None:
                 first = self._needed.operator_metadata.get(part.operator)
-                return Reason.OLD_OPERATOR_METADATA if first is not None and part.batch < first else None
+                return DeadReason.OLD_OPERATOR_METADATA if first is not None and part.batch < first else None
             case kind if kind in _VERSIONED or kind in _DATA:
                 return self._state(part)
         return None
 
-    def _state(self, part: Part) -> Reason | None:
+    def _state(self, part: Part) -> DeadReason | None:
         key = _store(part)
         if key is None:
             return None
@@ -134,22 +134,22 @@ class Stopped:
         if store not in self._needed.stores.get(operator, ()):
             return None  # nobody knows whose it is
         if partition >= self._needed.partitions[operator]:
-            return Reason.ABANDONED_PARTITION
+            return DeadReason.ABANDONED_PARTITION
         versions = self._needed.versions.get(key)
         if versions is None:
             return None  # such as the other partitions of a store that has rows in one only
         if part.kind in _DATA:
-            return Reason.UNNAMED_DATA
+            return DeadReason.UNNAMED_DATA
         assert part.version is not None
         if part.version > self._needed.newest + 1:
-            return Reason.ABANDONED_ATTEMPT
+            return DeadReason.ABANDONED_ATTEMPT
         committed = {unique_id for version, unique_id in versions if version == part.version}
         if part.unique_id is not None and committed and part.unique_id not in committed:
-            return Reason.OTHER_ATTEMPT
-        return Reason.SUPERSEDED
+            return DeadReason.OTHER_ATTEMPT
+        return DeadReason.SUPERSEDED
 
 
-class Running:
+class RunningQuery:
     """Judges the files of a query that may run: unfinished writes, old ones that nobody can go on with.
 
     Args:
@@ -169,7 +169,7 @@ class Running:
             if (reason := self.judge(path)) is not None:
                 yield Dead(self._listing[path], reason)
 
-    def judge(self, path: str) -> Reason | None:
+    def judge(self, path: str) -> DeadReason | None:
         """Why a file is dead; None for one that stays."""
         part = classify(path)
         if part.of is None or part.kind not in (Kind.TEMPORARY, Kind.HIDDEN_CHECKSUM):
@@ -180,7 +180,7 @@ class Running:
         mtime_ns = self._listing[path].mtime_ns
         if not 0 < mtime_ns < self._before_ns:
             return None
-        return Reason.TEMPORARY if self._is_over(classify(part.of)) else None
+        return DeadReason.TEMPORARY if self._is_over(classify(part.of)) else None
 
     def _is_over(self, target: Part) -> bool:
         """Whether what a file was to become is there already, or belongs to what was committed long ago."""
@@ -204,7 +204,7 @@ def _store(part: Part) -> StoreKey | None:
     return part.operator, part.partition, part.store
 
 
-class Reason(StrEnum):
+class DeadReason(StrEnum):
     """Why Spark will never read a file again."""
 
     OLD_LOG_ENTRY = "old-log-entry"
@@ -219,32 +219,39 @@ class Reason(StrEnum):
 
 
 WHY = {
-    Reason.OLD_LOG_ENTRY: "an entry of the offset or commit log before the batches that are kept",
-    Reason.OLD_OPERATOR_METADATA: "operator metadata older than what the batches that are kept were run with",
-    Reason.ABANDONED_PARTITION: "a partition beyond the number that the state has",
-    Reason.ABANDONED_ATTEMPT: "state of a batch that was never committed, and that is run again",
-    Reason.OTHER_ATTEMPT: "state of an attempt at a batch that another attempt committed",
-    Reason.SUPERSEDED: "state older than what the batches that are kept start from",
-    Reason.UNNAMED_DATA: "a data file of RocksDB that no kept snapshot names",
-    Reason.TEMPORARY: "a write that was never finished",
-    Reason.ORPHAN_CHECKSUM: "a checksum of a file that is not there",
+    DeadReason.OLD_LOG_ENTRY: "an entry of the offset or commit log before the batches that are kept",
+    DeadReason.OLD_OPERATOR_METADATA: (
+        "operator metadata older than what the batches that are kept were run with"
+    ),
+    DeadReason.ABANDONED_PARTITION: "a partition beyond the number that the state has",
+    DeadReason.ABANDONED_ATTEMPT: "state of a batch that was never committed, and that is run again",
+    DeadReason.OTHER_ATTEMPT: "state of an attempt at a batch that another attempt committed",
+    DeadReason.SUPERSEDED: "state older than what the batches that are kept start from",
+    DeadReason.UNNAMED_DATA: "a data file of RocksDB that no kept snapshot names",
+    DeadReason.TEMPORARY: "a write that was never finished",
+    DeadReason.ORPHAN_CHECKSUM: "a checksum of a file that is not there",
 }
 """Each reason as a sentence without its end."""
 
-NEVER_NEEDED = frozenset({Reason.ABANDONED_ATTEMPT, Reason.TEMPORARY, Reason.ORPHAN_CHECKSUM})
+NEVER_NEEDED = frozenset({DeadReason.ABANDONED_ATTEMPT, DeadReason.TEMPORARY, DeadReason.ORPHAN_CHECKSUM})
 """What no batch ever needed: an undo may leave it where it is, if something else has its name by now."""
 
-IN_ORDER = frozenset({Reason.OLD_LOG_ENTRY})
+IN_ORDER = frozenset({DeadReason.OLD_LOG_ENTRY})
 """What goes one after the other, and comes back the other way round: a log never has a gap."""
 
 _STAGES = (
     # What names other files goes before what it names: nobody who looks in the middle finds it torn.
-    {Reason.OLD_LOG_ENTRY, Reason.OLD_OPERATOR_METADATA},
-    {Reason.ABANDONED_PARTITION, Reason.ABANDONED_ATTEMPT, Reason.OTHER_ATTEMPT, Reason.SUPERSEDED},
-    {Reason.UNNAMED_DATA, Reason.TEMPORARY, Reason.ORPHAN_CHECKSUM},
+    {DeadReason.OLD_LOG_ENTRY, DeadReason.OLD_OPERATOR_METADATA},
+    {
+        DeadReason.ABANDONED_PARTITION,
+        DeadReason.ABANDONED_ATTEMPT,
+        DeadReason.OTHER_ATTEMPT,
+        DeadReason.SUPERSEDED,
+    },
+    {DeadReason.UNNAMED_DATA, DeadReason.TEMPORARY, DeadReason.ORPHAN_CHECKSUM},
 )
 
 
-def stage(reason: Reason) -> int:
+def stage(reason: DeadReason) -> int:
     """When files of a reason go: those of a lower stage first."""
     return next(number for number, reasons in enumerate(_STAGES) if reason in reasons)

@@ -17,7 +17,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import ReadRange
-from streambank.compaction.dead_files import Dead, Needed, Reason, Running, Stopped, stage
+from streambank.compaction.dead_files import Dead, DeadReason, Needed, RunningQuery, Stopped, stage
 from streambank.core.errors import InputError, InternalError, NotFoundError, RefusedError
 from streambank.storage import FileInfo
 
@@ -66,9 +66,9 @@ class CompactionPlan:
     listing: Mapping[str, FileInfo] = field(default_factory=dict, repr=False)
 
     @property
-    def sums(self) -> dict[Reason, Sum]:
+    def sums(self) -> dict[DeadReason, Sum]:
         """Files and bytes by reason, in the order in which they go."""
-        found: dict[Reason, Sum] = {}
+        found: dict[DeadReason, Sum] = {}
         for dead in self.dead:
             before = found.get(dead.reason, Sum())
             found[dead.reason] = Sum(before.files + 1, before.bytes + dead.info.size_bytes)
@@ -105,7 +105,7 @@ def plan_running(
     index = CheckpointIndex.build(listing)
     _refuse_none(index)
     newest_ns = max((info.mtime_ns for info in index.listing.values()), default=0)
-    dead = Running(index, min(now_ns, newest_ns) - int(older_than_s * 1e9)).dead()
+    dead = RunningQuery(index, min(now_ns, newest_ns) - int(older_than_s * 1e9)).dead()
     return _plan("running", index, read, None, (), dead)
 
 

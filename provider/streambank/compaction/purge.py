@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.quarantine import DONE_KEY, FILES, PURGING_KEY, RECORD_KEY, Quarantine, Record
+from streambank.compaction.quarantine import (
+    DONE_KEY,
+    FILES,
+    PURGING_KEY,
+    RECORD_KEY,
+    Quarantine,
+    QuarantineRecord,
+)
 from streambank.core.errors import RefusedError
 from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
@@ -71,7 +78,7 @@ def purge(
     return PurgeReport(record.checkpoint, store.uri, len(files), sum(info.size_bytes for info in files))
 
 
-def _refuse_unfinished(quarantine: Quarantine, record: Record, opener: Opener) -> None:
+def _refuse_unfinished(quarantine: Quarantine, record: QuarantineRecord, opener: Opener) -> None:
     if quarantine.won() is not None:
         return
     newest = CheckpointReader(opener(record.checkpoint)).last_committed()

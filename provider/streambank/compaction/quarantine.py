@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
-from streambank.compaction.dead_files import Reason
+from streambank.compaction.dead_files import DeadReason
 from streambank.compaction.plan import CompactionPlan, Mode
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.shape import JsonName, decode, encode
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
     path: str
     size_bytes: int
-    reason: Reason
+    reason: DeadReason
     identity: str
 
     @property
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class QuarantineRecord:
     """What `quarantine.json` says.
 
     Attributes:
@@ -78,7 +78,9 @@ class Record:
     entries: Annotated[tuple[Entry, ...], JsonName("files")]
 
     @classmethod
-    def of(cls, plan: CompactionPlan, checkpoint: Store, *, by: Mapping[str, str], why: str) -> Record:
+    def of(
+        cls, plan: CompactionPlan, checkpoint: Store, *, by: Mapping[str, str], why: str
+    ) -> QuarantineRecord:
         """The record of a plan."""
         return cls(
             checkpoint=checkpoint.uri,
@@ -103,7 +105,7 @@ class Quarantine:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: QuarantineRecord) -> None:
         """Say what is going to be moved, before anything is.
 
         Raises:
@@ -111,7 +113,7 @@ class Quarantine:
         """
         self.store.write(RECORD_KEY, encode_record(encode(record), DEFAULT_DIGEST), exclusive=True)
 
-    def record(self) -> Record | None:
+    def record(self) -> QuarantineRecord | None:
         """What is in it; None where there is no quarantine.
 
         Raises:
@@ -123,9 +125,9 @@ class Quarantine:
         except NotFoundError:
             return None
         what = f"record {RECORD_KEY} of the quarantine {self.store.uri}"
-        return decode(Record, decode_record(data, what), what, refuse=damaged)
+        return decode(QuarantineRecord, decode_record(data, what), what, refuse=damaged)
 
-    def existing(self) -> Record:
+    def existing(self) -> QuarantineRecord:
         """What is in it.
 
         Raises:

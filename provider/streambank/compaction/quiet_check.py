@@ -19,7 +19,7 @@ WATCH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class QuietCheck:
     """How hard a checkpoint is looked at.
 
     Attributes:
@@ -35,11 +35,11 @@ class Watch:
     sleep: Callable[[float], None] = time.sleep
 
 
-HELD = Watch(quiet_s=0.0, watch_s=0.0)
+HELD = QuietCheck(quiet_s=0.0, watch_s=0.0)
 """For a job whose lease is held, which was stopped a moment ago."""
 
 
-def check_quiet(store: Store, listing: Mapping[str, FileInfo], watch: Watch) -> None:
+def check_quiet(store: Store, listing: Mapping[str, FileInfo], watch: QuietCheck) -> None:
     """Refuse a checkpoint that somebody has written to a short while ago.
 
     Raises:
@@ -61,7 +61,7 @@ def check_quiet(store: Store, listing: Mapping[str, FileInfo], watch: Watch) -> 
         )
 
 
-def check_still(store: Store, before: Mapping[str, FileInfo], watch: Watch) -> None:
+def check_still(store: Store, before: Mapping[str, FileInfo], watch: QuietCheck) -> None:
     """Watch a checkpoint for a while, and refuse it if anything in it changes.
 
     Raises:

@@ -9,7 +9,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.dead_files import IN_ORDER, NEVER_NEEDED
 from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
-from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, Record
+from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, QuarantineRecord
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.shape import JsonObject
 from streambank.storage import Store, same_place
@@ -83,7 +83,7 @@ def bring_back(
 
 
 def _sorted(
-    checkpoint: Store, quarantine: Quarantine, record: Record
+    checkpoint: Store, quarantine: Quarantine, record: QuarantineRecord
 ) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
     """Files to bring back, files that are in both places, files to be left, files that are in neither."""
     here = {info.path: info for info in quarantine.store.list(FILES)}
@@ -116,7 +116,7 @@ def _sorted(
     return back, double, left, missing
 
 
-def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
+def _check(checkpoint: Store, quarantine: Quarantine, record: QuarantineRecord) -> None:
     if not same_place(record.checkpoint, checkpoint.uri):
         raise RefusedError(
             f"The quarantine {quarantine.store.uri} belongs to {record.checkpoint}, not to {checkpoint.uri}.",
@@ -142,7 +142,7 @@ def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
         )
 
 
-def has_moved_on(checkpoint: Store, record: Record) -> bool:
+def has_moved_on(checkpoint: Store, record: QuarantineRecord) -> bool:
     """Whether the newest batch of a compaction is another one by now, or no more there."""
     try:
         return commit_digest(checkpoint.read(f"commits/{record.batch}")) != record.commit_digest

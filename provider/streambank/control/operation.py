@@ -24,7 +24,7 @@ LOGGED_EVERY_S = 30.0
 """How often a wait that goes on is logged again."""
 
 
-class Waits:
+class WaitLog:
     """Logs what is waited for: once, and again every `LOGGED_EVERY_S` while it lasts.
 
     Args:
@@ -124,7 +124,7 @@ class OperationLock:
             keeper.end()
 
     def _claim(self, name: str, holder: Holder, wait_s: float) -> Claim:
-        clock, waits = self.claims.clock, Waits(_log)
+        clock, waits = self.claims.clock, WaitLog(_log)
         started = clock.monotonic()
         while True:
             got = self.claims.claim(holder)

@@ -132,7 +132,7 @@ class WatchView:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WatcherState:
     """How a watcher stands; it is the one that acts where nothing here is said.
 
     Attributes:
@@ -246,7 +246,7 @@ class Watches:
         next_s: float = SIGN_EVERY_S,
         doing: str = "watching",
         process: str | None = None,
-    ) -> Standing:
+    ) -> WatcherState:
         """Give a sign, if the watcher still is the one that acts.
 
         Args:
@@ -260,13 +260,13 @@ class Watches:
             How it stands. Where another one acts, or none does, no sign was left.
         """
         standing = self.standing(watcher)
-        if standing == Standing():
+        if standing == WatcherState():
             data = {"at": to_json_time(utc_now()), "next_s": next_s, "doing": doing, "desired": desired}
             said = _of(watcher, data if process is None else {**data, "process": process})
             self.records.replace(watcher.number, said, suffix=".beat", shorter=said)
         return standing
 
-    def standing(self, watcher: Watcher) -> Standing:
+    def standing(self, watcher: Watcher) -> WatcherState:
         """Whether a watcher still is the one that acts: the newest record is its own.
 
         Its record is lost where the newest one has a lower number and is of a watcher that began before it:
@@ -277,18 +277,18 @@ class Watches:
         """
         newest = self.records.latest()
         if newest is None:
-            return Standing(lost=True)
+            return WatcherState(lost=True)
         if _watcher(newest) == watcher:
-            return Standing(process=self._companion(watcher, ".beat").get("process"))
+            return WatcherState(process=self._companion(watcher, ".beat").get("process"))
         view = self.view()
         if view is None:
-            return Standing(lost=True)
+            return WatcherState(lost=True)
         began, other = watcher.began_ms, view.watcher.began_ms or view.since.timestamp() * 1000
         if began is not None and view.number < watcher.number and other < began:
-            return Standing(lost=True)
+            return WatcherState(lost=True)
         if (view.end or view.is_silent(utc_now())) and not view.gave_up:
-            return Standing(lost=True, why=view.last_word)
-        return Standing(view)
+            return WatcherState(lost=True, why=view.last_word)
+        return WatcherState(view)
 
     def end(self, watcher: Watcher, how: WatchEnd, why: str = "") -> bool:
         """Record that a watcher has ended; False where that is recorded, or its own record is lost."""

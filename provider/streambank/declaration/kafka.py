@@ -51,10 +51,12 @@ def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
     Args:
         facts: What its last driver told; empty for a query that is not managed.
     """
-    from streambank.kafka.recording import Reader, SourceRecorder
+    from streambank.kafka.recording import KafkaReader, SourceRecorder
 
     told, streams = _told(facts).get("sources"), _told(facts).get("streams")
-    readers = [Reader.of(one) for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+    readers = (
+        [KafkaReader.of(one) for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+    )
     words = [one if isinstance(one, str) else None for one in streams] if isinstance(streams, list) else []
     return SourceRecorder(brokers, readers, words)
 

@@ -83,7 +83,7 @@ from streambank.doctor.subject import (
     look_at_job,
 )
 from streambank.driver.environment import driver_environment
-from streambank.driver.launchers.disks import TEMPORARY, Place, disks_of, disks_of_job
+from streambank.driver.launchers.disks import TEMPORARY, DiskLocation, disks_of, disks_of_job
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.driver.spec import spec_of
 from streambank.inputs.folders import folders_of_live
@@ -337,8 +337,8 @@ def _space(query: Query, savepoint_bytes: int) -> Iterator[Finding]:
     if query.job is not None and query.control is not None:
         disks = disks_of_job(query.job, query.control)
     else:
-        places = [Place("checkpoint", query.checkpoint.uri), Place(TEMPORARY, gettempdir())]
-        places += [Place("repository", query.repository)] if query.repository is not None else []
+        places = [DiskLocation("checkpoint", query.checkpoint.uri), DiskLocation(TEMPORARY, gettempdir())]
+        places += [DiskLocation("repository", query.repository)] if query.repository is not None else []
         disks = disks_of(place for place in places if place.is_there)
     yield from check_space(disks, savepoint_bytes, _grows_by(query.points))
 

@@ -66,9 +66,9 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
 from streambank.sinks.file.capture import KIND as FILE
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.storage import open_store
-from streambank.storage.local.trees import Judged
+from streambank.storage.local.trees import DirectoryIdentity
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 _LOOK_S = 0.5
@@ -191,7 +191,7 @@ class _Drill(Procedure[DrillRequest]):
         self.rejected: list[str] = []
         self.changed: dict[str, str] = {}
         self.interrupted = False
-        self.made: Judged | None = None  # which directory the scratch is, once it was made
+        self.made: DirectoryIdentity | None = None  # which directory the scratch is, once it was made
 
     def run(self) -> DrillReport:
         """Do every step; the report says how far it came."""
@@ -313,7 +313,7 @@ class _Drill(Procedure[DrillRequest]):
             self.at = {name}
             of_query = self.job.savepoint_name(name)
             which = self.request.savepoints.get(name, reference)
-            lines = Lines.of(self.control, name)
+            lines = QueryLines.of(self.control, name)
             if which == RANDOM:
                 heads = list(candidate_heads(repository.store, of_query))
                 own = lines.knowing(heads)

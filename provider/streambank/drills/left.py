@@ -22,7 +22,7 @@ from streambank.drills.copy_of_job import copy_of
 from streambank.driver.launcher import NOT_ITS_DRIVER, Launcher
 from streambank.job.stop import stop_job
 from streambank.storage import local_path, open_store, service_name
-from streambank.storage.local.trees import Judged
+from streambank.storage.local.trees import DirectoryIdentity
 from streambank.storage.store import read_record
 from streambank.work.remove import just_made, remove_tree
 
@@ -52,7 +52,7 @@ def keep(scratch: str) -> None:
     open_store(scratch).write(KEPT, b"")
 
 
-def mark(scratch: str, control: JobControl) -> Judged | None:
+def mark(scratch: str, control: JobControl) -> DirectoryIdentity | None:
     """Say of what job a copy is, before anything else is written there; which directory that has made."""
     store = open_store(scratch)
     store.write(MARKER, encode_json(_said_of(control)))
@@ -144,7 +144,7 @@ def left_by_drills(folder: str, older_than_s: float) -> Iterator[str]:
             yield f"{store.uri.rstrip('/')}/{name}"
 
 
-def remove(scratch: str, made: Judged | None = None) -> None:
+def remove(scratch: str, made: DirectoryIdentity | None = None) -> None:
     """Remove everything at a scratch location, and the location; what says whose it is goes last.
 
     Args:

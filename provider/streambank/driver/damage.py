@@ -24,7 +24,7 @@ from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.spec import spec_of
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.live_damage import Damage, find_damage
+from streambank.savepoint.live_damage import CheckpointDamage, find_damage
 from streambank.sites.forks import newest_own
 from streambank.storage import open_store
 
@@ -70,7 +70,7 @@ class DamagedQuery:
     job: str
     query: str
     checkpoint: str
-    damages: tuple[Damage, ...]
+    damages: tuple[CheckpointDamage, ...]
     savepoint: Manifest | None
 
     @property

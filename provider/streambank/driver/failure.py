@@ -267,7 +267,7 @@ _OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DriverFailure:
     """What ended a driver.
 
     Attributes:
@@ -298,7 +298,7 @@ class Failure:
 
 def driver_failure(
     control: JobControl, launch_id: str | None, lines: Sequence[str], *, newest: int = NEWEST_EVENTS
-) -> Failure | None:
+) -> DriverFailure | None:
     """Why a driver died: what it refused, else what the runner recorded of its query, else what its log says.
 
     Args:
@@ -317,16 +317,16 @@ def driver_failure(
 
 def _failure_of(
     control: JobControl, launch_id: str | None, lines: Sequence[str], newest: int
-) -> Failure | None:
+) -> DriverFailure | None:
     refused = refusal(control, launch_id, newest=newest) if launch_id is not None else None
     if refused is not None and refused.get("why"):
-        return Failure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
+        return DriverFailure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
     event = _failed_query(control, launch_id, newest) if launch_id is not None else None
     logged = failure_in(lines)
     if event is None:
         return logged
     recorded, query = str(event["failure"]), event.get("query")
-    return Failure(
+    return DriverFailure(
         shown(_followed(_innermost(recorded), lines)),
         logged.lines if logged else (),
         None if query in (None, MAIN) else str(query),
@@ -402,7 +402,7 @@ def _failed_query(control: JobControl, launch_id: str, newest: int) -> JsonDict 
     return None
 
 
-def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None) -> Failure | None:
+def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None) -> DriverFailure | None:
     """What a log says went wrong last; None for an empty log.
 
     Without an exception in it, that is the last line of level ERROR; else the last line.
@@ -414,7 +414,7 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     if deciding is not None:
         block = deciding[1]
         cause = [line for line in _errors(block) if not _opens(line)] or _errors(block)
-        return Failure(
+        return DriverFailure(
             shown(_followed(_bare(cause[-1]), lines), variables),
             tuple(shown(line, variables) for line in _short(block)),
         )
@@ -424,7 +424,7 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     return (
         None
         if found is None
-        else Failure(shown(_bare(found), variables), known=_LEVEL.match(found) is not None)
+        else DriverFailure(shown(_bare(found), variables), known=_LEVEL.match(found) is not None)
     )
 
 

@@ -162,7 +162,7 @@ def _distribution_here() -> Path | None:
     return None
 
 
-def installation_of(job: Declared) -> Installation:
+def installation_of(job: SparkDeclaration) -> Installation:
     """What the drivers of a declared job are started with on this machine.
 
     Raises:
@@ -171,7 +171,7 @@ def installation_of(job: Declared) -> Installation:
     return find_installation(job.python, job.spark_home)
 
 
-def installation_that_submits(job: Declared) -> Installation:
+def installation_that_submits(job: SparkDeclaration) -> Installation:
     """What the drivers of a declared job are submitted to a cluster with.
 
     The job's own, where its interpreter is on this machine, too; else that of this process.
@@ -184,7 +184,7 @@ def installation_that_submits(job: Declared) -> Installation:
     return installation_of(job)
 
 
-def own_installation(find: Callable[[], Declared | None]) -> Installation | None:
+def own_installation(find: Callable[[], SparkDeclaration | None]) -> Installation | None:
     """The Spark that a job runs on, for executors where none is installed; None where it has none.
 
     Args:
@@ -263,7 +263,7 @@ class DeclaredSpark(Protocol):
         """A distribution."""
 
 
-class Declared(Protocol):
+class SparkDeclaration(Protocol):
     """What of a declared job says it."""
 
     @property
@@ -275,7 +275,7 @@ class Declared(Protocol):
         """Its distribution of Spark."""
 
 
-class DeclaredForState(Declared, Protocol):
+class DeclaredForState(SparkDeclaration, Protocol):
     """What of a declared job says which Spark works on its state."""
 
     @property

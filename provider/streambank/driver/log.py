@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 20
 _LINE_BYTES = 2000
 
 
-class DriverLog:
+class RotatedLog:
     """The log `<path>` with its older parts `<path>.1` (newest) to `<path>.<files>`.
 
     Args:

@@ -95,7 +95,7 @@ class LaunchSpec:
             and after as long again SIGKILL.
         drain_timeout_s: How long a drain may wait for a trigger without new data.
         log: Path of the driver's log on its host; None where nobody collects it.
-        log_max_bytes: The log is rotated when it gets larger (by the runner: `DriverLog`).
+        log_max_bytes: The log is rotated when it gets larger (by the runner: `RotatedLog`).
         log_files: How many rotated files are kept beside the current one.
         progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.

@@ -11,7 +11,7 @@ from streambank.core.names import PRIMARY, SITES, STANDBY, other_of
 from streambank.declaration.declaration import Job
 from streambank.failover.report import FailoverRequest
 from streambank.procedure.procedure import Procedure, Say, quiet
-from streambank.sites.look import Look, look_at
+from streambank.sites.look import SiteAnswer, look_at
 from streambank.sites.records import SiteRecord, Sites, which_counts
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -82,7 +82,7 @@ class Known(Procedure[FailoverRequest]):
                 hint="Mount the disk, or look at the declared locations of the site.",
             )
 
-    def _reach(self, site: str, look: Look) -> None:
+    def _reach(self, site: str, look: SiteAnswer) -> None:
         if look.silent is not None:
             self.silent[site] = look.silent
             return

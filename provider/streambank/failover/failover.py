@@ -59,7 +59,7 @@ from streambank.recovery.sinks.readers import restored_too
 from streambank.recovery.together import check_sinks_named
 from streambank.replicas.replicate import replicate_to
 from streambank.repository.catalog import LATEST_GOOD
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.sites.records import SiteRecord, SiteState, note_fenced
 from streambank.storage import normalize_location, open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -343,9 +343,9 @@ class _Failover(Known):
                 repository, reference, called, record=record, by=self.request.by, lines=self._lines(name)
             )
 
-    def _lines(self, query: str) -> Lines:
+    def _lines(self, query: str) -> QueryLines:
         """Which savepoints are of the line of a query, by the records of the site."""
-        return Lines.of(self.sites[self.site].control, query)
+        return QueryLines.of(self.sites[self.site].control, query)
 
     def _savepoints(self) -> dict[str, SavepointAtSite]:
         found = {}

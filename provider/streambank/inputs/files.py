@@ -23,7 +23,7 @@ from streambank.core.errors import FormatError, NotFoundError, StorageError, Str
 from streambank.core.scratch import DistinctNames
 from streambank.core.units import say_are, say_count, say_were, utc_now
 from streambank.inputs.clean_source import OPTION, Cleaning
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
 from streambank.storage.store import Store, chunks
@@ -101,19 +101,19 @@ class FilesStanding:
     def _share(self) -> str:
         return f"{self.checked:,} of them" if self.checked < self.read else "them"
 
-    def replay(self) -> Replay:
+    def replay(self) -> KafkaReplay:
         """How long they can be read again: files stay where nothing takes them away."""
         if self.gone:
-            return Replay(self.source, (), "gone", None, self.sentence())
+            return KafkaReplay(self.source, (), "gone", None, self.sentence())
         why = self.not_known or (self.cleaning.not_known if self.cleaning is not None else _NOTHING_SAYS)
         if why or self.cleaning is None:
-            return Replay(self.source, (), "not-known", None, why)
+            return KafkaReplay(self.source, (), "not-known", None, why)
         if self.cleaning.settings:
             line, value = self.cleaning.settings[0]
             why = f"the application sets {OPTION} to {value} in line {line}, so files go after their batch"
-            return Replay(self.source, (), "until", self.at, why)
+            return KafkaReplay(self.source, (), "until", self.at, why)
         why = f"its files are there, and the application does not set {OPTION}"
-        return Replay(self.source, (), "for-ever", None, why)
+        return KafkaReplay(self.source, (), "for-ever", None, why)
 
     def to_dict(self) -> dict[str, Any]:
         return {

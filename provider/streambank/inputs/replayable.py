@@ -15,7 +15,7 @@ from typing import Any
 from streambank.core.units import say_count, say_duration, to_json_time
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.kafka.recording import FORMAT
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.kafka.settings import ASK_TIMEOUT_S, Brokers
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -33,7 +33,7 @@ class Replayable:
     """
 
     savepoint: str = ""
-    sources: tuple[Replay, ...] = ()
+    sources: tuple[KafkaReplay, ...] = ()
 
 
 def look_at_replayable(
@@ -79,7 +79,7 @@ def source_effect(sources: Sequence[Mapping[str, Any]], *, accepted: bool) -> st
     return " ".join(filter(None, (kafka, unknown or there)))
 
 
-def replayable_effect(replays: tuple[Replay, ...], now: datetime, before: str = "") -> str:
+def replayable_effect(replays: tuple[KafkaReplay, ...], now: datetime, before: str = "") -> str:
     """How long all of the input can be read again, for people; empty of no source.
 
     Args:
@@ -111,7 +111,7 @@ def _left(end: datetime, now: datetime) -> str:
     return say_duration((end - now).total_seconds())
 
 
-def replays_of(found: Sources, savepoint: Manifest) -> Iterator[Replay]:
+def replays_of(found: Sources, savepoint: Manifest) -> Iterator[KafkaReplay]:
     """How long each source of a savepoint can be read again, those included that cannot be asked."""
     known = {one.source: one for one in found.all_replays()}
     for record in savepoint.sources:
@@ -120,12 +120,12 @@ def replays_of(found: Sources, savepoint: Manifest) -> Iterator[Replay]:
             yield known.get(name) or _other(name, record)
 
 
-def _other(name: str, record: Mapping[str, Any]) -> Replay:
+def _other(name: str, record: Mapping[str, Any]) -> KafkaReplay:
     """A source that is neither Kafka nor files, and may give its rows twice."""
     word, offset = record.get(FORMAT), record.get("offset")
     counts = isinstance(offset, str) and _NUMBER.fullmatch(offset.strip())
     rate = word.lower().startswith("rate") if isinstance(word, str) else record.get("kind") == "initial"
     if rate and (word or counts):
-        return Replay(name, (), "for-ever", None, "a rate source makes the same rows again")
+        return KafkaReplay(name, (), "for-ever", None, "a rate source makes the same rows again")
     kind = f" ({word})" if isinstance(word, str) and word else ""
-    return Replay(name, (), "not-known", None, f"source {name}{kind} cannot be asked")
+    return KafkaReplay(name, (), "not-known", None, f"source {name}{kind} cannot be asked")

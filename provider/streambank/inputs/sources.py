@@ -20,7 +20,7 @@ from streambank.core.units import utc_now
 from streambank.inputs.clean_source import Cleaning, cleaning_of
 from streambank.inputs.files import FilesStanding, look_at_files
 from streambank.kafka.recording import sources_before
-from streambank.kafka.retention import Replay, replay_of_standing
+from streambank.kafka.retention import KafkaReplay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
 from streambank.repository.manifest import Manifest
@@ -57,9 +57,9 @@ class Unrepeatable:
             "says": self.sentence(),
         }
 
-    def replay(self) -> Replay:
+    def replay(self) -> KafkaReplay:
         """That it cannot be read again."""
-        return Replay(self.source, (), "gone", None, self.sentence())
+        return KafkaReplay(self.source, (), "gone", None, self.sentence())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Sources:
     """
 
     kafka: tuple[SourceStanding, ...]
-    replays: tuple[Replay, ...] = ()
+    replays: tuple[KafkaReplay, ...] = ()
     unrepeatable: tuple[Unrepeatable, ...] = ()
     files: tuple[FilesStanding, ...] = ()
 
@@ -130,7 +130,7 @@ class Sources:
             if choice == "accept" and source.lost:
                 yield "The query fails in its first batch unless its source has failOnDataLoss=false."
 
-    def all_replays(self) -> tuple[Replay, ...]:
+    def all_replays(self) -> tuple[KafkaReplay, ...]:
         """How long each of them can be read again."""
         files = (one.replay() for one in self.files)
         return (*self.replays, *files, *(one.replay() for one in self.unrepeatable))

@@ -20,7 +20,7 @@ from typing import Literal
 
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.sources import cannot_repeat
-from streambank.code.chosen import Chosen, as_chosen, needed_programs, settle_choice
+from streambank.code.chosen import CodeChoice, as_chosen, needed_programs, settle_choice
 from streambank.code.code import Code
 from streambank.code.kept import drop_old, keep
 from streambank.code.program import read_program
@@ -28,7 +28,7 @@ from streambank.code.vouched import vouch
 from streambank.control.claims import ClaimView
 from streambank.control.control import RECENT_EVENTS, Desired, JobControl
 from streambank.control.copies import settle_refresh
-from streambank.control.operation import Operation, Waits
+from streambank.control.operation import Operation, WaitLog
 from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
@@ -243,14 +243,14 @@ class _Start:
         held: Waiting | None,
     ) -> None:
         self.job = self.declared = job
-        self.chosen: Chosen | None = None
+        self.chosen: CodeChoice | None = None
         self.fresh_start = fresh_start
         self.held = held
         self.control = control
         self.launcher = launcher
         self.by = by
         self.timeout_s = timeout_s
-        self.waits = Waits(_log)
+        self.waits = WaitLog(_log)
         self.took: dict[str, str] = {}
         self.clock = control.clock
         self.began = self.clock.monotonic()

@@ -22,7 +22,7 @@ from typing import Literal
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import RECENT_EVENTS, JobControl
-from streambank.control.operation import Operation, Waits
+from streambank.control.operation import Operation, WaitLog
 from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
@@ -237,7 +237,7 @@ class _Stop:
         self.drain = drain
         self.force_after_s = force_after_s or job.stop.force_after_s
         self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
-        self.waits = Waits(_log)
+        self.waits = WaitLog(_log)
         self.asked = asked
         self.lasting = lasting
         self.left: ClaimView | None = None  # the lease of the driver that was stopped

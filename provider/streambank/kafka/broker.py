@@ -28,7 +28,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TopicRetention:
     """How long a topic keeps its records.
 
     Attributes:
@@ -71,7 +71,7 @@ class Broker(Protocol):
     def offsets(self, where: Iterable[Spot], when: When) -> Mapping[Spot, int | None]:
         """An offset of each partition; None where no record is of that time or later."""
 
-    def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
+    def retention(self, names: Iterable[str]) -> Mapping[str, TopicRetention]:
         """How long topics that are there keep their records."""
 
     def times(self, records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:

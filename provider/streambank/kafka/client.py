@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from streambank.core.errors import InputError, StorageError, StreambankError
-from streambank.kafka.broker import Patience, Retention, Topic, When
+from streambank.kafka.broker import Patience, Topic, TopicRetention, When
 from streambank.kafka.offsets import Spot
 from streambank.kafka.secrets import is_secret
 
@@ -129,7 +129,7 @@ class ClientBroker:
             for spot, said in asked.items()
         }
 
-    def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
+    def retention(self, names: Iterable[str]) -> Mapping[str, TopicRetention]:
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         wanted = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
@@ -304,14 +304,14 @@ def _topic_id(said: Any) -> str | None:
     return str(said) or None
 
 
-def _retention(said: Mapping[str, Any]) -> Retention:
+def _retention(said: Mapping[str, Any]) -> TopicRetention:
     def number(name: str) -> int | None:
         entry = said.get(name)
         value = -1 if entry is None or entry.value is None else int(entry.value)
         return None if value < 0 else value
 
     cleanup = said.get("cleanup.policy")
-    return Retention(
+    return TopicRetention(
         "delete" if cleanup is None else str(cleanup.value),
         number("retention.ms"),
         number("retention.bytes"),

@@ -35,7 +35,7 @@ _WHICH = "Start the job again: its driver then records which Kafka each of its s
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class KafkaReader:
     """A Kafka source as the application declared it to Spark.
 
     Attributes:
@@ -50,12 +50,12 @@ class Reader:
     position: int | None = None
 
     @staticmethod
-    def of(facts: Mapping[str, Any]) -> Reader:
+    def of(facts: Mapping[str, Any]) -> KafkaReader:
         """From the runner's record."""
         named = {name: str(facts[name]) for name in SUBSCRIPTIONS if facts.get(name)}
         bootstrap = facts.get("bootstrap")
         position = facts.get("position")
-        return Reader(
+        return KafkaReader(
             str(bootstrap) if bootstrap else None, named, position if isinstance(position, int) else None
         )
 
@@ -81,7 +81,7 @@ class SourceRecorder:
     """
 
     def __init__(
-        self, brokers: Brokers, readers: Sequence[Reader] = (), streams: Sequence[str | None] = ()
+        self, brokers: Brokers, readers: Sequence[KafkaReader] = (), streams: Sequence[str | None] = ()
     ) -> None:
         self._brokers = brokers
         self._readers = readers
@@ -130,19 +130,21 @@ class SourceRecorder:
             return None if word == KIND else word
         return None
 
-    def _reader(self, source: SourceState, offsets: Offsets) -> tuple[Reader, str]:
+    def _reader(self, source: SourceState, offsets: Offsets) -> tuple[KafkaReader, str]:
         """Which of the query's readers a source is, or one that says nothing; and why it is not known."""
         fitting = [one for one in self._readers if one.reads(offsets)]
         placed = [one for one in self._readers if str(one.position) == source.source]
         if placed and (placed[0] in fitting or not fitting):
             return placed[0], ""
         if len(fitting) < 2:
-            return (fitting[0] if fitting else Reader(None, {})), ""
+            return (fitting[0] if fitting else KafkaReader(None, {})), ""
         servers = sorted({self._brokers.bootstrap(one.bootstrap) or "" for one in fitting})
         if len(servers) > 1:
-            return Reader(None, {}), f"It is not known which of {', '.join(servers)} the source reads from."
+            return KafkaReader(
+                None, {}
+            ), f"It is not known which of {', '.join(servers)} the source reads from."
         same = all(one.subscribe == fitting[0].subscribe for one in fitting)
-        return Reader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
+        return KafkaReader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
 
 
 def _ask_source(broker: Broker, offsets: Offsets) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from streambank.core.errors import StreambankError
 from streambank.core.shape import JsonObject
 from streambank.core.units import from_epoch_ms, to_json_time
-from streambank.kafka.broker import Broker, Retention
+from streambank.kafka.broker import Broker, TopicRetention
 from streambank.kafka.offsets import spots
 from streambank.kafka.recording import KIND, Before
 from streambank.kafka.settings import Brokers
@@ -20,7 +20,7 @@ State = Literal["until", "for-ever", "gone", "not-known"]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay(JsonObject):
+class KafkaReplay(JsonObject):
     """How long a Kafka source of a savepoint can be read again.
 
     Attributes:
@@ -50,7 +50,7 @@ class Replay(JsonObject):
 
 def replay_of(
     sources: Sequence[Any], brokers: Brokers, now: datetime, before: Before | None = None
-) -> Iterator[Replay]:
+) -> Iterator[KafkaReplay]:
     """How long each Kafka source of a savepoint can be read again; nothing for other sources.
 
     Args:
@@ -68,7 +68,7 @@ def replay_of(
 
 def replay_of_standing(
     standing: SourceStanding, record: Mapping[str, Any], brokers: Brokers, now: datetime
-) -> Replay:
+) -> KafkaReplay:
     """How long a Kafka source that was looked at can be read again.
 
     Args:
@@ -76,22 +76,22 @@ def replay_of_standing(
     """
     topics = tuple(sorted(standing.offsets))
     if standing.not_known:
-        return Replay(standing.source, topics, "not-known", None, standing.not_known)
+        return KafkaReplay(standing.source, topics, "not-known", None, standing.not_known)
     if standing.lost:
-        return Replay(standing.source, topics, "gone", None, standing.sentence())
+        return KafkaReplay(standing.source, topics, "gone", None, standing.sentence())
     if standing.kept is None:
-        return Replay(standing.source, topics, "not-known", None, standing.kept_not_known)
+        return KafkaReplay(standing.source, topics, "not-known", None, standing.kept_not_known)
     kept = record.get(KIND)
     recorded = kept.get("bootstrap") if isinstance(kept, Mapping) else None
     try:
         broker = brokers.at(recorded if isinstance(recorded, str) else None)
         state, until, why = _kept(standing, broker, standing.kept, now)
     except StreambankError as error:
-        return Replay(standing.source, topics, "not-known", None, error.message)
-    return Replay(standing.source, topics, state, until, why)
+        return KafkaReplay(standing.source, topics, "not-known", None, error.message)
+    return KafkaReplay(standing.source, topics, state, until, why)
 
 
-def shortest(replays: list[Replay]) -> Replay | None:
+def shortest(replays: list[KafkaReplay]) -> KafkaReplay | None:
     """The one that ends first, which is how long the savepoint as a whole can be read again; None of none."""
     order: Mapping[State, int] = {"gone": 0, "not-known": 1, "until": 2, "for-ever": 3}
     return min(
@@ -102,7 +102,7 @@ def shortest(replays: list[Replay]) -> Replay | None:
 
 
 def _kept(
-    standing: SourceStanding, broker: Broker, retention: Mapping[str, Retention], now: datetime
+    standing: SourceStanding, broker: Broker, retention: Mapping[str, TopicRetention], now: datetime
 ) -> tuple[State, datetime | None, str]:
     retention = {topic: one for topic, one in retention.items() if topic in standing.offsets}
     limits = {topic: ms for topic, one in retention.items() if (ms := _limit_ms(one)) is not None}
@@ -141,7 +141,7 @@ def _kept(
     return "until", min(ends), "; ".join(why)
 
 
-def _limit_ms(kept: Retention) -> int | None:
+def _limit_ms(kept: TopicRetention) -> int | None:
     """How long a record that comes next stays at least, whatever it says; None for no limit of time."""
     by_age = kept.ms if kept.deletes else None
     deletions = kept.tombstones_ms if kept.compacts else None

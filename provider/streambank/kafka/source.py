@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from streambank.checkpoint.text import load_json
 from streambank.core.errors import FormatError, StorageError, StreambankError
 from streambank.core.shape import JsonName, encode
-from streambank.kafka.broker import Broker, Retention
+from streambank.kafka.broker import Broker, TopicRetention
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
 from streambank.kafka.recording import FORMAT, KIND
 from streambank.kafka.settings import Brokers
@@ -90,7 +90,7 @@ class SourceStanding:
     not_known: str = ""
     hint: str = ""
     latest: Mapping[Spot, int | None] | None = None
-    kept: Mapping[str, Retention] | None = None
+    kept: Mapping[str, TopicRetention] | None = None
     kept_not_known: str = ""
     unjudged: str = ""
     transient: bool = False
@@ -174,7 +174,7 @@ class SourceStanding:
         }
 
 
-def _compacted(topic: str, kept: Retention | None) -> str:
+def _compacted(topic: str, kept: TopicRetention | None) -> str:
     ms = kept.tombstones_ms if kept is not None else None
     after = "after a while" if ms is None else f"{ms / _HOUR_MS:g} h after it has compacted them"
     return (
@@ -293,7 +293,7 @@ def _reads(assigned: Offsets | None, topic: str, partition: int) -> bool:
     return assigned is None or partition in assigned.get(topic, {})
 
 
-def _retention(broker: Broker, topics: list[str]) -> tuple[Mapping[str, Retention] | None, str]:
+def _retention(broker: Broker, topics: list[str]) -> tuple[Mapping[str, TopicRetention] | None, str]:
     """How long topics are kept, or why that is not known: nothing of the offsets depends on it."""
     try:
         return (broker.retention(topics) if topics else {}), ""

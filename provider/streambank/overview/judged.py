@@ -14,7 +14,7 @@ from streambank.sla.assess import Material, job_material, look_at_life
 from streambank.sla.charts import Chart, charts_of
 from streambank.sla.history.history import StreamedHistory
 from streambank.sla.history.point import History, Point
-from streambank.sla.judge.judge import Unreadable, judge
+from streambank.sla.judge.judge import UnreadableHistory, judge
 from streambank.sla.skew.report import SkewReport
 from streambank.sla.verdict import Verdict
 
@@ -83,7 +83,7 @@ def drawn(
     seen = _Sizes(material.history)
     query = material.history.query
     unreadable = list(material.facts.unreadable)
-    if isinstance(material.history, Unreadable):
+    if isinstance(material.history, UnreadableHistory):
         unreadable.insert(0, material.history.why)
     else:
         try:
@@ -96,7 +96,7 @@ def drawn(
 class _Sizes:
     """The points of a history; the size of the state is kept of each that goes by."""
 
-    def __init__(self, history: History | Unreadable) -> None:
+    def __init__(self, history: History | UnreadableHistory) -> None:
         self._history = history if isinstance(history, History) else History(history.query)
         self.sizes: list[Sizes] = []
 

@@ -27,7 +27,7 @@ from streambank.repository.marks import (
 )
 from streambank.repository.names import listed_names, names_there
 from streambank.repository.repository import Repository
-from streambank.retention.policy import Decision, decide
+from streambank.retention.policy import RetentionDecision, decide
 from streambank.sites.forks import others_among
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import at_once, each
@@ -59,7 +59,7 @@ class SavedOne:
     head: Manifest | None
     verifications: tuple[Verification, ...] = ()
     is_held: bool = False
-    decision: Decision | None = None
+    decision: RetentionDecision | None = None
     is_other: bool = False
 
     @property

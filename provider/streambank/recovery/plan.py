@@ -13,7 +13,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.inputs.replayable import replayable_effect, source_effect
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.choosing.resolve import Next, PassedOver, Skipped, as_of_json
 from streambank.recovery.estimates import Estimate
@@ -93,7 +93,7 @@ class RestorePlan:
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
-    replays: tuple[Replay, ...]
+    replays: tuple[KafkaReplay, ...]
     repository: str
     passed_over: tuple[PassedOver, ...]
     watermark_ms: int | None

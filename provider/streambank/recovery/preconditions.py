@@ -33,7 +33,7 @@ from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.savepoint.warnings import left_out
 from streambank.sinks.ledger import KIND as LEDGER
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.storage import is_inside, open_store, service_name
 from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
@@ -111,19 +111,19 @@ def _were_moved(request: RestoreRequest, known: str, control: JobControl) -> boo
     return own and moved_to(open_store(known)) == records_root(control)
 
 
-def lines_by(request: RestoreRequest, job: str | None = None) -> Lines:
+def lines_by(request: RestoreRequest, job: str | None = None) -> QueryLines:
     """Which savepoints are of the line of the query of a request; all where no records of it say so.
 
     Args:
         job: `job` or `job/query`, where the request does not name it.
 
     Raises:
-        StreambankError: See `Lines.of`.
+        StreambankError: See `QueryLines.of`.
     """
     control, asked = request.generation or request.control, request.job or job
     if control is None or asked is None or QueryRef.parse(asked).job != control.name:
         return ANY_LINE
-    return Lines.of(control, QueryRef.parse(asked).name)
+    return QueryLines.of(control, QueryRef.parse(asked).name)
 
 
 def prepare(

@@ -33,7 +33,7 @@ from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairedFile:
     """One file that is whole again, or would be.
 
     Attributes:
@@ -59,7 +59,7 @@ class Mended:
         lost: Objects that no replica has whole, and why.
     """
 
-    repaired: list[Repaired] = field(default_factory=list)
+    repaired: list[RepairedFile] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class FileRepair:
                 reasons.append(f"{replica.store.uri}: {error.message}")
                 continue
             self.mended.repaired.append(
-                Repaired("object", object_key(digest), 1, size_bytes, (replica.store.uri,))
+                RepairedFile("object", object_key(digest), 1, size_bytes, (replica.store.uri,))
             )
             return
         self.mended.lost[digest] = " ".join(reasons)
@@ -200,7 +200,7 @@ class FileRepair:
     def _say(self, kind: str, file: str, found: Mapping[str, tuple[bytes, str]]) -> None:
         sources = tuple(sorted({source for _, source in found.values()}))
         size_bytes = sum(len(data) for data, _ in found.values())
-        self.mended.repaired.append(Repaired(kind, file, len(found), size_bytes, sources))
+        self.mended.repaired.append(RepairedFile(kind, file, len(found), size_bytes, sources))
 
 
 def repair_files(

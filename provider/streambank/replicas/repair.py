@@ -24,7 +24,7 @@ from streambank.core.errors import (
 )
 from streambank.core.shape import MILLIS, encode
 from streambank.core.signing import is_signed
-from streambank.replicas.file_repair import FileRepair, Repaired, Replicas, repair_files
+from streambank.replicas.file_repair import FileRepair, RepairedFile, Replicas, repair_files
 from streambank.replicas.replicate import read_manifest
 from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
@@ -83,7 +83,7 @@ class RepairReport:
     repository: str
     replicas: tuple[str, ...]
     dry_run: bool
-    repaired: list[Repaired] = field(default_factory=list)
+    repaired: list[RepairedFile] = field(default_factory=list)
     not_repaired: list[NotRepaired] = field(default_factory=list)
     verified: list[VerifyReport] = field(default_factory=list)
     seconds: Annotated[float, MILLIS] = 0.0
@@ -133,7 +133,7 @@ def repair(
         pace = replace(pace, executor=None)  # no other process could open a repository without its header
     run = _Repair(repository, replicas, which, dry_run, pace)
     if header_error is not None:
-        run.report.repaired.append(Repaired("header", HEADER_KEY))
+        run.report.repaired.append(RepairedFile("header", HEADER_KEY))
     touched = run.run()
     if not dry_run:
         fresh = Repository.open(repository.store, lock=repository.lock)
@@ -325,7 +325,7 @@ class _Repair:
             return False
         if not self.dry_run:
             self.repository.objects.rebuild_index()
-        self.report.repaired += [Repaired("index", key) for key in damaged or ["index/"]]
+        self.report.repaired += [RepairedFile("index", key) for key in damaged or ["index/"]]
         return True
 
     def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
@@ -361,7 +361,7 @@ class _Repair:
             names = lacking_signatures(copy.source, fresh.store, *which)
             on_lock = counted(self.progress, LOCK)
             fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True, on_lock=on_lock)
-        self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source.uri,)))
+        self.report.repaired.append(RepairedFile("manifest", key, 0, len(copy.data), (copy.source.uri,)))
 
     def _marks(self) -> None:
         for which in self.which:
@@ -390,5 +390,5 @@ class _ManifestCopy:
     error: StreambankError
 
 
-def _to_dict(each: Repaired | NotRepaired) -> dict[str, Any]:
+def _to_dict(each: RepairedFile | NotRepaired) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(each).items()}

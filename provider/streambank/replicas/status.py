@@ -19,7 +19,7 @@ _NOT_STORED_HERE = frozenset({"jobs", "lost+found"})
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class PlaceJobStatus:
     """One job in one repository.
 
     Attributes:
@@ -67,7 +67,7 @@ class PlaceStatus:
     location: str
     role: str
     error: StreambankError | None = None
-    jobs: tuple[JobStatus, ...] = ()
+    jobs: tuple[PlaceJobStatus, ...] = ()
     stored_bytes: int = 0
     named_bytes: int = 0
 
@@ -113,7 +113,7 @@ class Status:
             "jobs": [self._job(place, job, prices) for job in place.jobs],
         }
 
-    def _job(self, place: PlaceStatus, job: JobStatus, prices: Prices | None) -> dict[str, Any]:
+    def _job(self, place: PlaceStatus, job: PlaceJobStatus, prices: Prices | None) -> dict[str, Any]:
         return {
             "job": job.job,
             "count": len(job.savepoints),
@@ -203,7 +203,7 @@ def _job(
     damaged: dict[tuple[str, str], StreambankError],
     sharing: Sharing,
     known: set[str],
-) -> JobStatus:
+) -> PlaceJobStatus:
     errors = {each.savepoint: each.error or damaged.get((job, each.savepoint)) for each in summaries}
     # One that was deleted between the listing and the look at it is neither.
     whole = tuple(each for each in summaries if errors[each.savepoint] is None)
@@ -212,7 +212,7 @@ def _job(
         for each in summaries
         if errors[each.savepoint] is not None and not isinstance(errors[each.savepoint], NotFoundError)
     )
-    return JobStatus(
+    return PlaceJobStatus(
         job=job,
         savepoints=whole,
         damaged=bad,

@@ -46,7 +46,7 @@ from streambank.repository.marks import (
     to_verification,
 )
 from streambank.repository.names import check_savepoint_name, give_name, names_there
-from streambank.repository.objects.index_files import Damage, RebuildReport
+from streambank.repository.objects.index_files import RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
@@ -63,7 +63,7 @@ from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock
 from streambank.storage.local.modes import make_directory, openness
 from streambank.storage.store import Lock, Store, chunks
 
-__all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
+__all__ = ["ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
 
 
 class Repository:

@@ -36,9 +36,9 @@ from streambank.retention.policy import (
     LOCKED,
     MAX_AGE,
     MIN_VERIFIED_RULE,
-    Decision,
     Policy,
     Reason,
+    RetentionDecision,
     decide,
 )
 from streambank.retention.undelete import read_back
@@ -61,15 +61,15 @@ class ExpireReport:
     """
 
     dry_run: bool
-    decisions: tuple[Decision, ...]
+    decisions: tuple[RetentionDecision, ...]
 
     @property
-    def dropped(self) -> tuple[Decision, ...]:
+    def dropped(self) -> tuple[RetentionDecision, ...]:
         """Those that are not kept."""
         return tuple(decision for decision in self.decisions if not decision.keep)
 
     @property
-    def overruling(self) -> tuple[Decision, ...]:
+    def overruling(self) -> tuple[RetentionDecision, ...]:
         """Those that go by their age though a pin or another rule would have kept them."""
         return tuple(decision for decision in self.dropped if decision.overrules)
 
@@ -94,7 +94,7 @@ class ExpireReport:
         return tuple(found)
 
     @property
-    def unreadable(self) -> tuple[Decision, ...]:
+    def unreadable(self) -> tuple[RetentionDecision, ...]:
         """Those whose manifest cannot be used."""
         return tuple(decision for decision in self.decisions if decision.summary.error is not None)
 
@@ -190,7 +190,7 @@ class _Expire:
         self._source = source
         self._others = others
 
-    def decide(self, now_ns: int = 0) -> list[Decision]:
+    def decide(self, now_ns: int = 0) -> list[RetentionDecision]:
         """What becomes of each savepoint as it is listed now.
 
         Args:
@@ -230,7 +230,7 @@ class _Expire:
             if mine and may_be_pinned(store, *copy.which):
                 read_back(self.repository, copy)
 
-    def set_aside(self, drops: Sequence[Decision]) -> dict[tuple[str, str], tuple[Expired, float]]:
+    def set_aside(self, drops: Sequence[RetentionDecision]) -> dict[tuple[str, str], tuple[Expired, float]]:
         """Copy the manifests; the copies by job and id, each with the moment before it was made."""
         aside = {}
         for decision in drops:
@@ -242,7 +242,7 @@ class _Expire:
             aside[_which(decision)] = copy, began_s
         return aside
 
-    def drop(self, decision: Decision, aside: tuple[Expired, float]) -> bool:
+    def drop(self, decision: RetentionDecision, aside: tuple[Expired, float]) -> bool:
         """Delete one from the list, unless it is pinned or held; whether it is gone."""
         copy, made_s = aside
         repository = self.repository
@@ -277,8 +277,8 @@ class _Expire:
 
     def keep_promise(
         self,
-        before: Sequence[Decision],
-        gone: Sequence[Decision],
+        before: Sequence[RetentionDecision],
+        gone: Sequence[RetentionDecision],
         aside: Mapping[tuple[str, str], tuple[Expired, float]],
     ) -> set[tuple[str, str]]:
         """List own ones again where others have expired at the same time and too few are left.
@@ -312,20 +312,22 @@ class _Expire:
         return self._policy if isinstance(self._policy, Policy) else self._policy(job)
 
 
-def _unless_locked(locks: Locking, decision: Decision) -> Decision:
+def _unless_locked(locks: Locking, decision: RetentionDecision) -> RetentionDecision:
     """A decision, but for a savepoint whose lock lasts longer than the policy keeps it."""
     until = None if decision.keep else locked_until(locks, manifest_key(*_which(decision)))
     if until is None:
         return decision
-    return Decision(decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),))
+    return RetentionDecision(
+        decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),)
+    )
 
 
 def _final(
-    decision: Decision,
+    decision: RetentionDecision,
     went: set[tuple[str, str]],
     relisted: set[tuple[str, str]],
-    anew: Mapping[tuple[str, str], Decision],
-) -> Decision:
+    anew: Mapping[tuple[str, str], RetentionDecision],
+) -> RetentionDecision:
     """A decision as it came out at last."""
     if decision.by_age and (kept := anew.get(_which(decision))) is not None:
         return kept
@@ -333,7 +335,7 @@ def _final(
         return decision
     rule = MIN_VERIFIED_RULE if _which(decision) in relisted else "changed"
     why = "others expired at the same time" if _which(decision) in relisted else "it was changed meanwhile"
-    return Decision(decision.summary, True, (Reason(rule, why),))
+    return RetentionDecision(decision.summary, True, (Reason(rule, why),))
 
 
 def _newest_ns(copies: Iterable[Expired]) -> int:
@@ -353,9 +355,9 @@ def _is_whole(summary: SavepointSummary) -> bool:
     return summary.error is None and summary.verified_ok is not False and not summary.rejected
 
 
-def _rules_of(decision: Decision) -> set[str]:
+def _rules_of(decision: RetentionDecision) -> set[str]:
     return {reason.rule for reason in decision.reasons}
 
 
-def _which(decision: Decision) -> tuple[str, str]:
+def _which(decision: RetentionDecision) -> tuple[str, str]:
     return decision.summary.job, decision.summary.savepoint

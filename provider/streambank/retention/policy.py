@@ -139,7 +139,7 @@ class Reason(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetentionDecision:
     """What becomes of one savepoint.
 
     Attributes:
@@ -187,7 +187,7 @@ def decide(
     now: datetime,
     besides: Mapping[tuple[str, str], Reason] = MappingProxyType({}),
     others: Container[tuple[str, str]] = (),
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
 
     A savepoint that a verification found damaged, or of another line, takes no place from a whole one, and
@@ -217,7 +217,7 @@ def _decide(
     now: datetime,
     besides: Mapping[tuple[str, str], Reason],
     others: Container[tuple[str, str]],
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     """As `decide`, of one job: what is too old goes first, and takes no place from the rest."""
     ages_s = {
         each.savepoint: (now - _taken_at(each)).total_seconds()
@@ -237,13 +237,15 @@ def _decide(
         why = Reason(MAX_AGE, f"{say_duration(ages_s[each.savepoint])} old; at most {limit} is allowed")
         hold = besides.get((each.job, each.savepoint))
         if hold is not None and hold.rule == HELD:
-            decisions.append(Decision(each, True, (hold, why)))
+            decisions.append(RetentionDecision(each, True, (hold, why)))
         else:
-            decisions.append(Decision(each, False, (why,), _overruled(other, summaries, policy)))
+            decisions.append(RetentionDecision(each, False, (why,), _overruled(other, summaries, policy)))
     return decisions
 
 
-def _overruled(decision: Decision, summaries: Sequence[SavepointSummary], policy: Policy) -> tuple[str, ...]:
+def _overruled(
+    decision: RetentionDecision, summaries: Sequence[SavepointSummary], policy: Policy
+) -> tuple[str, ...]:
     """The rules that would have kept a savepoint without a limit of age."""
     verified = sorted((each for each in summaries if each.verified_ok), key=_age, reverse=True)
     rules = [reason.rule for reason in decision.reasons] if decision.keep else []
@@ -258,7 +260,7 @@ def _by_rules(
     now: datetime,
     besides: Mapping[tuple[str, str], Reason],
     others: Container[tuple[str, str]],
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
     # What nothing but its id means takes no place from what a restore goes back to.
@@ -287,11 +289,11 @@ def _by_rules(
     for each in usable:
         bad = [Reason(DAMAGED, FOUND_DAMAGE)] if each.verified_ok is False else []
         if each.savepoint in kept:
-            decisions.append(Decision(each, True, tuple(kept[each.savepoint] + bad)))
+            decisions.append(RetentionDecision(each, True, tuple(kept[each.savepoint] + bad)))
             continue
         rules = of_all if bad or each.savepoint in passed_over else of_whole
         passed = [Reason(rule.name, rule.passes[each.savepoint]) for rule in rules]
-        decisions.append(Decision(each, False, tuple(bad + passed)))
+        decisions.append(RetentionDecision(each, False, tuple(bad + passed)))
     return decisions
 
 
@@ -312,9 +314,9 @@ def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reaso
             short -= 1
 
 
-def _unreadable(summary: SavepointSummary) -> Decision:
+def _unreadable(summary: SavepointSummary) -> RetentionDecision:
     why = summary.error.message if summary.error else "it does not record when it was taken"
-    return Decision(summary, True, (Reason("unreadable", f"never dropped unread: {why}"),))
+    return RetentionDecision(summary, True, (Reason("unreadable", f"never dropped unread: {why}"),))
 
 
 def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime) -> list[_Rule]:

@@ -53,7 +53,7 @@ _SPEAKS_OF_ALL = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class SkippedBatch:
     """A batch of the copy that is not whole."""
 
     batch: int
@@ -73,7 +73,7 @@ class Imported:
     taken: TakeResult
     source: str
     batch_at: datetime
-    passed_over: tuple[PassedOver, ...]
+    passed_over: tuple[SkippedBatch, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -102,7 +102,7 @@ def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
     reader = CheckpointReader(store)
     reader.query_id()
     planner = ClosurePlanner(CheckpointIndex.build(reader.listing()), store.read)
-    passed: list[PassedOver] = []
+    passed: list[SkippedBatch] = []
     batches = [request.batch] if request.batch is not None else sorted(planner.index.commits, reverse=True)
     for batch in batches:
         try:
@@ -112,7 +112,7 @@ def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
                 raise
             if isinstance(error, FormatError) and error.code.startswith("unknown-"):
                 raise
-            passed.append(PassedOver(batch, error.code, error.message))
+            passed.append(SkippedBatch(batch, error.code, error.message))
     if not passed:
         raise NotFoundError(
             f"No batch of {store.uri} is committed.",

@@ -51,7 +51,7 @@ _COMPARED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class CheckpointDamage:
     """One file of a live checkpoint that is not what Spark wrote.
 
     Attributes:
@@ -73,7 +73,7 @@ def find_damage(
     planner: ClosurePlanner,
     savepoints: Sequence[Manifest] = (),
     repository: Repository | None = None,
-) -> tuple[Damage, ...]:
+) -> tuple[CheckpointDamage, ...]:
     """What is damaged of what the query will load at its next start. Only reads.
 
     Args:
@@ -108,19 +108,21 @@ def find_damage(
     return _that_stood_still(checkpoint, planner, _weighed(planner, checkpoint, tuple(found.values())))
 
 
-def _without_state(checkpoint: Store, closure: Closure, savepoints: Sequence[Manifest]) -> Iterator[Damage]:
+def _without_state(
+    checkpoint: Store, closure: Closure, savepoints: Sequence[Manifest]
+) -> Iterator[CheckpointDamage]:
     """Operators of which nothing is left, though a savepoint of the query had them."""
     place = service_name(checkpoint.uri)
     for head in savepoints:
         if service_name(head.checkpoint) == place and head.derived_from is None:
             for operator in lost_operators(closure, head):
                 path = f"state/{operator}"
-                yield Damage(path, f"{path} is missing, and savepoint {head.savepoint} has it.")
+                yield CheckpointDamage(path, f"{path} is missing, and savepoint {head.savepoint} has it.")
 
 
 def _that_stood_still(
-    checkpoint: Store, planner: ClosurePlanner, found: tuple[Damage, ...]
-) -> tuple[Damage, ...]:
+    checkpoint: Store, planner: ClosurePlanner, found: tuple[CheckpointDamage, ...]
+) -> tuple[CheckpointDamage, ...]:
     """What was found; nothing where a second look shows another batch, or one of the files otherwise.
 
     What the newest batch needs may be deleted between two listings once there is a newer one, a file may be
@@ -146,15 +148,15 @@ def _seen(info: FileInfo | None) -> tuple[int, int] | None:
     return None if info is None else (info.size_bytes, info.mtime_ns)
 
 
-def _of_plan(listing: Listing, error: StreambankError) -> Damage:
+def _of_plan(listing: Listing, error: StreambankError) -> CheckpointDamage:
     """What kept the newest batch from being planned, and would keep Spark from loading it."""
     first = error.message.partition(" ")[0].rstrip(":,.")
     path = first if "/" in first or first == "metadata" else ""
     info = listing.get(path)
-    return Damage(path, error.message, info.size_bytes if info else None)
+    return CheckpointDamage(path, error.message, info.size_bytes if info else None)
 
 
-def _planned_batch(planner: ClosurePlanner, closure: Closure) -> Iterator[Damage]:
+def _planned_batch(planner: ClosurePlanner, closure: Closure) -> Iterator[CheckpointDamage]:
     """The log of a batch that is planned and not committed: a start runs it again as it is planned."""
     newest = max(planner.index.offsets)
     if newest <= closure.batch:
@@ -178,7 +180,7 @@ class _Comparison:
         self._checkpoint, self._closure = checkpoint, closure
         self._saved, self._repository = saved, repository
         self._entries = {entry.path: entry for entry in saved.files} if saved else {}
-        self._logs: list[Damage] = []
+        self._logs: list[CheckpointDamage] = []
         self.same_run = saved is not None and self._is_same_run(saved.batch)
         """Whether the batches up to the savepoint's are those that it was taken of."""
 
@@ -220,7 +222,7 @@ class _Comparison:
                 return False
         return same > 0
 
-    def damaged_logs(self) -> Sequence[Damage]:
+    def damaged_logs(self) -> Sequence[CheckpointDamage]:
         """Logs of the savepoint's batch that are cut off."""
         return self._logs if self.same_run else ()
 
@@ -233,7 +235,7 @@ class _Comparison:
             and (info.size_bytes, info.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
         )
 
-    def other_sizes(self, listing: Listing) -> Iterator[Damage]:
+    def other_sizes(self, listing: Listing) -> Iterator[CheckpointDamage]:
         """Files of the closure whose size is not the saved one, and which Spark has not written again."""
         for file in self._closure.files:
             entry = self._entries.get(file.path)
@@ -268,9 +270,9 @@ class _Comparison:
             return False
         return now == saved
 
-    def _other_size(self, entry: FileEntry, size_bytes: int) -> Damage:
+    def _other_size(self, entry: FileEntry, size_bytes: int) -> CheckpointDamage:
         assert self._saved is not None
-        return Damage(
+        return CheckpointDamage(
             entry.path,
             f"{entry.path} has {size_bytes} bytes, and had {entry.size_bytes} when savepoint "
             f"{self._saved.savepoint} was taken.",
@@ -281,7 +283,7 @@ class _Comparison:
 
 def _without_end(
     checkpoint: Store, listing: Listing, closure: Closure, compared: _Comparison
-) -> Iterator[Damage]:
+) -> Iterator[CheckpointDamage]:
     """State files that are cut off, of those for which no savepoint vouches."""
     urgent = sorted(closure.files, key=lambda file: file.urgency, reverse=True)
     infos = [listing[file.path] for file in urgent if classify(file.path).kind in _STREAMS]
@@ -292,12 +294,14 @@ def _without_end(
 
     for info, why in zip(asked, each(look, asked, checkpoint.features.at_once), strict=True):
         if why is not None:
-            yield Damage(
+            yield CheckpointDamage(
                 info.path, f"{info.path} ({info.size_bytes} bytes) {why}.", size_bytes=info.size_bytes
             )
 
 
-def _weighed(planner: ClosurePlanner, checkpoint: Store, found: tuple[Damage, ...]) -> tuple[Damage, ...]:
+def _weighed(
+    planner: ClosurePlanner, checkpoint: Store, found: tuple[CheckpointDamage, ...]
+) -> tuple[CheckpointDamage, ...]:
     """The same, those told apart that Spark can do without: snapshots that it repairs from older ones."""
     snapshots = {one.path for one in found if classify(one.path).kind is Kind.SNAPSHOT}
     if not snapshots:

@@ -29,7 +29,7 @@ from streambank.core.errors import (
 )
 from streambank.core.units import say_count_are
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.delta_log import MARK, RESTORE, Commit, DataFile, DeltaLog, each
+from streambank.sinks.delta_log import MARK, RESTORE, DeltaCommit, DeltaFile, DeltaLog, each
 from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
 from streambank.sinks.table import Changing, TableRollback, TableStanding
@@ -139,7 +139,7 @@ class DeltaGuard:
             )
         return self._judge(batch, version, holds, later)
 
-    def _judge(self, batch: int, version: int, holds: int, later: Sequence[Commit]) -> TableStanding:
+    def _judge(self, batch: int, version: int, holds: int, later: Sequence[DeltaCommit]) -> TableStanding:
         """By the commits since the version of the savepoint."""
         since = self._rolled_back_at(batch, version, holds, later)
         after = [commit for commit in later if commit.version > since]
@@ -192,7 +192,7 @@ class DeltaGuard:
             own_name=self._own_name,
         )
 
-    def _rolled_back_at(self, batch: int, version: int, holds: int, later: Sequence[Commit]) -> int:
+    def _rolled_back_at(self, batch: int, version: int, holds: int, later: Sequence[DeltaCommit]) -> int:
         """The version as which the savepoint's was last restored by us; that itself where it never was.
 
         A rollback to a batch of the same number in another line of the query's life has led elsewhere: only
@@ -244,12 +244,12 @@ class DeltaGuard:
                 version -= 1
         return None
 
-    def _cannot(self, undone: Sequence[Commit]) -> str:
+    def _cannot(self, undone: Sequence[DeltaCommit]) -> str:
         return " ".join(filter(None, (self._files_gone(undone), _package_lacks())))
 
-    def _files_gone(self, undone: Sequence[Commit]) -> str:
-        added = frozenset[DataFile]().union(*(commit.added for commit in undone))
-        removed = frozenset[DataFile]().union(*(commit.removed for commit in undone)) - added
+    def _files_gone(self, undone: Sequence[DeltaCommit]) -> str:
+        added = frozenset[DeltaFile]().union(*(commit.added for commit in undone))
+        removed = frozenset[DeltaFile]().union(*(commit.removed for commit in undone)) - added
         needed = sorted({file for one in removed for file in (one.path, one.vector_file) if file})
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
         store = open_store(self.path)
@@ -427,9 +427,9 @@ class _Entries:
 
     def __init__(self, log: DeltaLog, newest: int) -> None:
         self._left = log.newest_first(newest)
-        self._read: dict[int, Commit] = {}
+        self._read: dict[int, DeltaCommit] = {}
 
-    def get(self, version: int) -> Commit | None:
+    def get(self, version: int) -> DeltaCommit | None:
         """One of them; None where it is gone, or older than those that are read."""
         while version not in self._read and (commit := next(self._left, None)) is not None:
             self._read[commit.version] = commit
@@ -445,7 +445,7 @@ class _Entries:
         return None
 
 
-def _is_as_before(by_hand: Sequence[Commit], since: int) -> bool:
+def _is_as_before(by_hand: Sequence[DeltaCommit], since: int) -> bool:
     """Whether the last restore by hand led to what the table was, with what others had added by then."""
     restored = by_hand[-1].restored
     return restored is not None and since <= restored < by_hand[0].version

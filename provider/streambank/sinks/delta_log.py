@@ -48,7 +48,7 @@ _MOST_MS = 253_402_300_800_000
 """The end of the year 9999."""
 
 
-class DataFile(NamedTuple):
+class DeltaFile(NamedTuple):
     """A data file as a version has it: with the deletion vector that marks rows of it as deleted, if any.
 
     Attributes:
@@ -62,7 +62,7 @@ class DataFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class DeltaCommit:
     """One version of a table, as its entry of the log tells.
 
     Attributes:
@@ -82,8 +82,8 @@ class Commit:
     transactions: Mapping[str, int] = field(default_factory=dict)
     operation: str = ""
     rows: int | None = 0
-    added: frozenset[DataFile] = frozenset()
-    removed: frozenset[DataFile] = frozenset()
+    added: frozenset[DeltaFile] = frozenset()
+    removed: frozenset[DeltaFile] = frozenset()
     changes: bool = False
     restored: int | None = None
     table: str | None = None
@@ -136,7 +136,7 @@ class DeltaLog:
             raise _damaged(self._store, _LAST_CHECKPOINT, ValueError("it names no version"))
         return version
 
-    def commit(self, version: int) -> Commit:
+    def commit(self, version: int) -> DeltaCommit:
         """One entry.
 
         Raises:
@@ -191,7 +191,7 @@ class DeltaLog:
             last = commit.version - 1
         return None
 
-    def newest_first(self, newest: int) -> Iterator[Commit]:
+    def newest_first(self, newest: int) -> Iterator[DeltaCommit]:
         """Entries from a version backwards, up to 10,000, until one is gone.
 
         Below a gap nothing says what holds which batch.
@@ -210,7 +210,7 @@ class DeltaLog:
                 return
             end, size = begin - 1, min(2 * size, _BLOCK)
 
-    def commits(self, first: int, last: int) -> list[Commit]:
+    def commits(self, first: int, last: int) -> list[DeltaCommit]:
         """Entries of a range of versions, both included.
 
         Raises:
@@ -222,7 +222,7 @@ class DeltaLog:
                 f"Versions {first} to {last} of the Delta table {self._store.uri} are more than are read.",
                 hint="Use a newer savepoint.",
             )
-        found: list[Commit] = []
+        found: list[DeltaCommit] = []
         for begin in range(first, last + 1, _BLOCK):
             end = min(last, begin + _BLOCK - 1)
             block = self.commits_there(begin, end)
@@ -234,7 +234,7 @@ class DeltaLog:
             found += block
         return found
 
-    def commits_there(self, first: int, last: int) -> list[Commit]:
+    def commits_there(self, first: int, last: int) -> list[DeltaCommit]:
         """Those entries of a range of versions that are still there, oldest first.
 
         Raises:
@@ -243,7 +243,7 @@ class DeltaLog:
         found = each(self._commit_there, range(first, last + 1))
         return [one for one in found if one is not None]
 
-    def _commit_there(self, version: int) -> Commit | None:
+    def _commit_there(self, version: int) -> DeltaCommit | None:
         try:
             return self.commit(version)
         except NotFoundError:
@@ -294,10 +294,10 @@ def _damaged(store: Store, key: str, error: Exception) -> FormatError:
     )
 
 
-def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Commit:
+def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> DeltaCommit:
     transactions: dict[str, int] = {}
-    added: set[DataFile] = set()
-    removed: set[DataFile] = set()
+    added: set[DeltaFile] = set()
+    removed: set[DeltaFile] = set()
     rows: int | None = 0
     operation, changes = "", False
     table: str | None = None
@@ -322,7 +322,7 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
                 changes = True
                 if name == "add":
                     rows = _sum(rows, action.get("stats"))
-    return Commit(
+    return DeltaCommit(
         version,
         transactions,
         operation,
@@ -337,12 +337,12 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
     )
 
 
-def _data_file(action: Mapping[str, Any]) -> DataFile:
+def _data_file(action: Mapping[str, Any]) -> DeltaFile:
     """The file of an `add` or a `remove` (PROTOCOL.md, "Deletion Vector Descriptor Schema")."""
     path = unquote(str(action["path"]))
     vector = action.get("deletionVector")
     if not isinstance(vector, Mapping):
-        return DataFile(path)
+        return DeltaFile(path)
     kind, where = str(vector["storageType"]), str(vector["pathOrInlineDv"])
     file = ""
     if kind == "p":
@@ -351,7 +351,7 @@ def _data_file(action: Mapping[str, Any]) -> DataFile:
         prefix, own = where[:-_UUID_CHARS], where[-_UUID_CHARS:]
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(own.translate(_Z85)))}.bin"
         file = f"{prefix}/{name}" if prefix else name
-    return DataFile(path, f"{kind}{where}@{vector.get('offset')}", file)
+    return DeltaFile(path, f"{kind}{where}@{vector.get('offset')}", file)
 
 
 def _time(ms: Any) -> datetime | None:

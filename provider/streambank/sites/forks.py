@@ -28,7 +28,7 @@ from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import Store, open_store, service_name
 
 
-class Saved(Protocol):
+class SavepointFacts(Protocol):
     """What of a savepoint is asked here; `Manifest` and `SavepointSummary` have it."""
 
     @property
@@ -45,7 +45,7 @@ class Saved(Protocol):
 
 
 @dataclass(frozen=True)
-class Lines:
+class QueryLines:
     """What is known of the lines of a query.
 
     Attributes:
@@ -60,10 +60,10 @@ class Lines:
     told: frozenset[str] = frozenset()
     here: frozenset[str] = frozenset()
     checkpoints: frozenset[str] = frozenset()
-    saved: Iterable[Saved] = field(default=(), repr=False, compare=False)
+    saved: Iterable[SavepointFacts] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def of(cls, control: JobControl, query: str) -> Lines:
+    def of(cls, control: JobControl, query: str) -> QueryLines:
         """By the records of a job, its declaration, the marker, and the checkpoint.
 
         Args:
@@ -87,7 +87,7 @@ class Lines:
         ids = frozenset(one for one in told if isinstance(one, str))
         return cls(left, ids, frozenset(here), frozenset(declared))
 
-    def knowing(self, saved: Iterable[Saved]) -> Lines:
+    def knowing(self, saved: Iterable[SavepointFacts]) -> QueryLines:
         """The same, by savepoints of the query; it stays as it is where it knows some.
 
         Args:
@@ -104,7 +104,7 @@ class Lines:
         own = {one for one, is_own in self._saved_ids if is_own}
         return frozenset(own | self.here) if own else self.told
 
-    def why_another(self, saved: Saved) -> str:
+    def why_another(self, saved: SavepointFacts) -> str:
         """Why a savepoint is of another query of the same name; empty where it is not, or may not be."""
         if not self._is_foreign(saved) or not self.query_ids or saved.query_id in self.query_ids:
             return ""
@@ -113,7 +113,7 @@ class Lines:
             f"{' or '.join(sorted(self.query_ids))} in {' or '.join(sorted(self.checkpoints))}."
         )
 
-    def why_unknown(self, saved: Saved) -> str:
+    def why_unknown(self, saved: SavepointFacts) -> str:
         """Why a savepoint may be of another query, since nothing says which is the job's; else empty."""
         ids = {one for one, _ in self._saved_ids} if self._is_foreign(saved) and not self.query_ids else ()
         if len(ids) < 2:
@@ -124,7 +124,7 @@ class Lines:
             f"{' or '.join(sorted(self.checkpoints))}."
         )
 
-    def why_not(self, saved: Saved) -> str:
+    def why_not(self, saved: SavepointFacts) -> str:
         """Why a savepoint does not count; empty where it does."""
         return why_left(self.left, saved.checkpoint, saved.batch) or self.why_another(saved)
 
@@ -133,7 +133,7 @@ class Lines:
         """The ids of the savepoints, each with whether one of an own checkpoint has it."""
         return frozenset((one.query_id, not self._is_foreign(one)) for one in self.saved if one.query_id)
 
-    def _is_foreign(self, saved: Saved) -> bool:
+    def _is_foreign(self, saved: SavepointFacts) -> bool:
         """Whether a savepoint was taken of a checkpoint that is known to be none of the job's."""
         place = str(service_name(saved.checkpoint))
         return bool(self.checkpoints and saved.query_id) and not any(
@@ -171,8 +171,8 @@ def others_among(control: JobControl | None, called: str, saved: Iterable[Savepo
     return {one.savepoint for one in known if lines.why_not(one)}
 
 
-def _lines_of(control: JobControl | None, called: str) -> Lines:
-    return Lines() if control is None else Lines.of(control, QueryRef.parse(called).name)
+def _lines_of(control: JobControl | None, called: str) -> QueryLines:
+    return QueryLines() if control is None else QueryLines.of(control, QueryRef.parse(called).name)
 
 
 def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:

@@ -34,7 +34,7 @@ _silent: dict[tuple[str | None, ...], tuple[float, StorageError]] = {}
 
 
 @dataclass(slots=True)
-class Look:
+class SiteAnswer:
     """What one site has answered.
 
     Attributes:
@@ -49,7 +49,9 @@ class Look:
     late: bool = False
 
 
-def look_at(jobs: Iterable[JobAtSite], *, hurried: bool = False, patient: bool = False) -> dict[str, Look]:
+def look_at(
+    jobs: Iterable[JobAtSite], *, hurried: bool = False, patient: bool = False
+) -> dict[str, SiteAnswer]:
     """The newest record of each site, or why it does not answer; each is asked at the same time.
 
     Args:
@@ -67,7 +69,7 @@ def look_at(jobs: Iterable[JobAtSite], *, hurried: bool = False, patient: bool =
     return looks
 
 
-def _ask(looking: Sequence[_Looking], hurried: bool) -> dict[str, Look]:
+def _ask(looking: Sequence[_Looking], hurried: bool) -> dict[str, SiteAnswer]:
     for one in looking:
         one.start(hurried)
     return {one.look.site: one.result() for one in looking}
@@ -85,7 +87,7 @@ class _Looking:
     def __init__(self, job: JobAtSite, answer_s: float, request_s: float | None = None) -> None:
         self.job = job
         self.answer_s, self.request_s = answer_s, request_s
-        self.look = Look(job.site)
+        self.look = SiteAnswer(job.site)
         self.failure: BaseException | None = None
         self.began_s = 0.0
         context = contextvars.copy_context()  # it says who this is to S3
@@ -113,13 +115,13 @@ class _Looking:
         except BaseException as error:
             self.failure = error
 
-    def result(self) -> Look:
+    def result(self) -> SiteAnswer:
         if self.thread.ident is None:
             return self.look  # it was silent just now
         self.thread.join(max(0.0, self.began_s + self.answer_s - time.monotonic()))
         look = self.look
         if self.thread.is_alive():
-            look = Look(self.job.site, silent=self._late(), late=True)
+            look = SiteAnswer(self.job.site, silent=self._late(), late=True)
         if self.failure is not None:
             raise self.failure
         now = time.monotonic()

@@ -45,7 +45,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OpenAlerts:
     """All that was told of and has not healed."""
 
     open: Mapping[Key, Open] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class News(JsonObject):
+class LevelChange(JsonObject):
     """One thing to tell.
 
     Attributes:
@@ -84,8 +84,8 @@ class News(JsonObject):
 
 
 def news(
-    verdicts: Iterable[Verdict], before: Told, *, least: Level = "warn"
-) -> tuple[tuple[News, ...], Told]:
+    verdicts: Iterable[Verdict], before: OpenAlerts, *, least: Level = "warn"
+) -> tuple[tuple[LevelChange, ...], OpenAlerts]:
     """What to tell now, and what will have been told.
 
     Something heals when its verdict is `ok`. `unknown` heals nothing, nor does a breach that has become a
@@ -98,7 +98,7 @@ def news(
         verdicts: All verdicts of now on everything that `before` is about.
         least: The least level that is told: `warn` or `breach`.
     """
-    found: list[News] = []
+    found: list[LevelChange] = []
     after: dict[Key, Open] = {}
     for verdict in verdicts:
         key = (verdict.job, verdict.query, verdict.objective)
@@ -110,20 +110,20 @@ def news(
         if LEVELS.index(verdict.level) >= LEVELS.index(least):
             if was is None:
                 since = verdict.since or verdict.at
-                found.append(News("broke", verdict, since, None))
+                found.append(LevelChange("broke", verdict, since, None))
                 after[key] = Open(verdict.level, since, verdict.at)
             elif LEVELS.index(verdict.level) > LEVELS.index(was.level):
                 since = _begun(verdict, was)
-                found.append(News("worse", verdict, since, was.level))
+                found.append(LevelChange("worse", verdict, since, was.level))
                 after[key] = Open(verdict.level, since, verdict.at)
             else:
                 after[key] = replace(was, since=_begun(verdict, was))
         elif was is not None:
             if verdict.level == "ok":
-                found.append(News("healed", verdict, was.since, was.level))
+                found.append(LevelChange("healed", verdict, was.since, was.level))
             else:
                 after[key] = was
-    return tuple(_once_for_a_job(found)), Told(after)
+    return tuple(_once_for_a_job(found)), OpenAlerts(after)
 
 
 def _begun(verdict: Verdict, was: Open) -> datetime:
@@ -131,7 +131,7 @@ def _begun(verdict: Verdict, was: Open) -> datetime:
     return verdict.since if verdict.since is not None and verdict.since > was.told_at else was.since
 
 
-def _once_for_a_job(found: Iterable[News]) -> Iterator[News]:
+def _once_for_a_job(found: Iterable[LevelChange]) -> Iterator[LevelChange]:
     seen: set[tuple[str, str, str]] = set()
     for one in found:
         same = (one.verdict.job, one.verdict.objective, one.kind)
@@ -142,7 +142,7 @@ def _once_for_a_job(found: Iterable[News]) -> Iterator[News]:
         yield one
 
 
-def without(after: Told, before: Told, untold: Iterable[News]) -> Told:
+def without(after: OpenAlerts, before: OpenAlerts, untold: Iterable[LevelChange]) -> OpenAlerts:
     """What has been told where not all of the news could be: the rest stays news.
 
     Args:
@@ -157,11 +157,11 @@ def without(after: Told, before: Told, untold: Iterable[News]) -> Told:
             found.pop(key, None)
         else:
             found[key] = was
-    return Told(found)
+    return OpenAlerts(found)
 
 
-def read_told(data: Any) -> Told:
-    """What `Told.to_dict` gave.
+def read_told(data: Any) -> OpenAlerts:
+    """What `OpenAlerts.to_dict` gave.
 
     Raises:
         FormatError: It is something else, or of a later version (code `bad-told`).
@@ -169,7 +169,7 @@ def read_told(data: Any) -> Told:
     try:
         if data["format"] != FORMAT:
             raise ValueError(f"format {data['format']}")
-        return Told({_key(one): _open(one) for one in data["open"]})
+        return OpenAlerts({_key(one): _open(one) for one in data["open"]})
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
             f"The record of SLA alerts cannot be read: {error!r}.",
@@ -189,7 +189,7 @@ def _open(one: Mapping[str, Any]) -> Open:
     return Open(level, from_json_time(str(one["since"])), from_json_time(str(one["told_at"])))
 
 
-def read(control: JobControl, teller: str) -> Told:
+def read(control: JobControl, teller: str) -> OpenAlerts:
     """What a teller has told and has not healed; nothing before its first time.
 
     Args:
@@ -202,7 +202,7 @@ def read(control: JobControl, teller: str) -> Told:
     return _latest(_stream(control, teller))[1]
 
 
-def keep(control: JobControl, teller: str, told: Told, before: Told) -> None:
+def keep(control: JobControl, teller: str, told: OpenAlerts, before: OpenAlerts) -> None:
     """Keep what has been told, after the telling has worked. Nothing is written where nothing changed.
 
     Args:
@@ -232,7 +232,7 @@ def _stream(control: JobControl, teller: str) -> RecordStream:
     return RecordStream(control.store, f"sla/told/{check_name(teller, 'teller')}")
 
 
-def _latest(records: RecordStream) -> tuple[int, Told]:
+def _latest(records: RecordStream) -> tuple[int, OpenAlerts]:
     """The newest record's number and what it says; 0 and nothing where there is none."""
     record = records.latest()
-    return (0, Told()) if record is None else (record.number, read_told(record.data))
+    return (0, OpenAlerts()) if record is None else (record.number, read_told(record.data))

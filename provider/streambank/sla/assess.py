@@ -32,7 +32,7 @@ from streambank.sla.history.point import History, Point
 from streambank.sla.history.unmanaged import directory_sizes, measure_checkpoint
 from streambank.sla.judge.events import Facts
 from streambank.sla.judge.facts import Looking, facts_of_query, newest_savepoints, skews_of
-from streambank.sla.judge.judge import Unreadable, judge
+from streambank.sla.judge.judge import UnreadableHistory, judge
 from streambank.sla.objectives import Objective, objectives
 from streambank.sla.skew.report import SkewReport
 from streambank.sla.verdict import Level, Verdict, worst
@@ -78,7 +78,7 @@ class Material:
         history: Its batches, or why they cannot be read.
     """
 
-    history: History | Unreadable
+    history: History | UnreadableHistory
     facts: Facts
 
 
@@ -110,12 +110,12 @@ def assess_job(
     return Assessment(job.name, at, verdicts, life if isinstance(life, Life) else None)
 
 
-def look_at_life(job: Job, now: datetime) -> Life | Unreadable:
+def look_at_life(job: Job, now: datetime) -> Life | UnreadableHistory:
     """Whether a job runs and is watched, or why that cannot be seen."""
     try:
         return job_life(job.records(), now, queries=job.queries, start_s=job.start.timeout_s)
     except StreambankError as error:
-        return Unreadable(MAIN, error.message)
+        return UnreadableHistory(MAIN, error.message)
 
 
 def assess_checkpoint(
@@ -171,7 +171,7 @@ def job_material(
     *,
     history: str | None = None,
     skew: bool = True,
-    life: Life | Unreadable | None = None,
+    life: Life | UnreadableHistory | None = None,
     brokers: Brokers | None = None,
     with_skew: Callable[[SkewReport], object] = lambda report: None,
 ) -> Material:
@@ -188,14 +188,14 @@ def job_material(
     """
     wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
-    if isinstance(life, Unreadable):
+    if isinstance(life, UnreadableHistory):
         looking.unreadable.append(f"Whether it runs: {life.why}")
     location = job.queries[query]
-    found: History | Unreadable
+    found: History | UnreadableHistory
     try:
         control = job.records()
     except StreambankError as error:
-        return Material(Unreadable(query, error.message), Facts())
+        return Material(UnreadableHistory(query, error.message), Facts())
     try:
         asked = declared_query(job, query, control)
         lost = records_lost(asked) or savepoints_lost(asked)
@@ -213,7 +213,7 @@ def job_material(
         else:
             found = _named_history(history, query, wanted, now)
     except StreambankError as error:
-        found = Unreadable(query, error.message)
+        found = UnreadableHistory(query, error.message)
     if isinstance(found, History):
         whole = found
         found = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
@@ -242,9 +242,9 @@ def job_material(
     return Material(found, facts)
 
 
-def _unreadable(query: str, lost: RefusedError) -> Unreadable:
+def _unreadable(query: str, lost: RefusedError) -> UnreadableHistory:
     """The history of a query that has lost what a start needs: the same code and hint as the start's."""
-    return Unreadable(query, f"{lost.message} [{lost.code}]", lost.hint)
+    return UnreadableHistory(query, f"{lost.message} [{lost.code}]", lost.hint)
 
 
 def checkpoint_material(
@@ -261,22 +261,22 @@ def checkpoint_material(
     uri = normalize_location(location)
     query = QueryRef.parse(name).name if name is not None else MAIN
     wanted = objectives(policy)
-    found: History | Unreadable
+    found: History | UnreadableHistory
     try:
         if history is not None:
             found = with_directory(_named_history(history, query, wanted, now), uri, wanted)
         elif set(open_store(uri).names()).isdisjoint(("metadata", "offsets", "commits")):
-            found = Unreadable(query, f"There is no checkpoint at {uri}.")
+            found = UnreadableHistory(query, f"There is no checkpoint at {uri}.")
         else:
             found = replace(_measured(uri), query=query)
     except StreambankError as error:
-        found = Unreadable(query, error.message)
+        found = UnreadableHistory(query, error.message)
     looking, by_name = Looking(), {one.name: one for one in wanted}
     savepoints = skews = None
     if repository is not None and "savepoint_age" in by_name:
         called = name if name is not None else _last_part(location)
         savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, called))
-    if skew and "partition_skew" in by_name and not isinstance(found, Unreadable):
+    if skew and "partition_skew" in by_name and not isinstance(found, UnreadableHistory):
         objective = by_name["partition_skew"]
         skews = looking.at("Its state", lambda: skews_of(uri, objective, now, begun=history is not None))
     facts = Facts(savepoints=savepoints, skews=skews, unreadable=tuple(looking.unreadable))

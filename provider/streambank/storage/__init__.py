@@ -19,13 +19,13 @@ from streambank.storage.locations import (
     upwards,
 )
 from streambank.storage.s3.credentials import S3Access, answering_within, using_s3
-from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
+from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, HeldFile, Opener, Store
 
 __all__ = [
     "CHUNK_BYTES",
     "Features",
     "FileInfo",
-    "Held",
+    "HeldFile",
     "Opener",
     "S3Access",
     "Store",

@@ -182,7 +182,7 @@ class MemoryStore:
 
 
 class MemoryHeld:
-    """A held file; see `Held`."""
+    """A held file; see `HeldFile`."""
 
     def __init__(self, store: MemoryStore, key: str, entry: _Entry) -> None:
         self._store = store
@@ -203,7 +203,7 @@ class MemoryHeld:
         return self.info if self._store.features.holds else self._store.stat(self._key)
 
     def close(self) -> None:
-        """See `Held.close`."""
+        """See `HeldFile.close`."""
 
 
 def _info(key: str, entry: _Entry) -> FileInfo:

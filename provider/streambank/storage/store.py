@@ -100,7 +100,7 @@ class Features:
     at_once: int = 4
 
 
-class Held(Protocol):
+class HeldFile(Protocol):
     """A file kept readable, by an open descriptor where the store can do that."""
 
     @property
@@ -181,7 +181,7 @@ class Store(Protocol):
             NotFoundError: There is no such file.
         """
 
-    def hold(self, key: str) -> Held:
+    def hold(self, key: str) -> HeldFile:
         """Keep a file readable until `close`, whatever happens to its name where `Features.holds`.
 
         Raises:
@@ -298,7 +298,7 @@ class ServiceCopy(Protocol):
 class CopiesHeld(Protocol):
     """A store whose service copies files that are read here anyway."""
 
-    def copy_of(self, file: Held) -> ServiceCopy | None:
+    def copy_of(self, file: HeldFile) -> ServiceCopy | None:
         """The copy of a held file; None where the service cannot make it, or it is not worth the requests."""
 
 

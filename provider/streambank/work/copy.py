@@ -19,7 +19,7 @@ from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage import open_store
-from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, scanning, undamaged
+from streambank.storage.store import CHUNK_BYTES, FileInfo, HeldFile, Store, scanning, undamaged
 from streambank.storage.threads import at_once
 from streambank.work.executor import Portions, Work
 from streambank.work.pace import UNLIMITED, RateLimit
@@ -92,7 +92,7 @@ class ObjectSink(Protocol):
         """Store bytes, and return their digest."""
 
     def add_file(
-        self, file: Held, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
+        self, file: HeldFile, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
     ) -> str | None:
         """Store a large file and return its digest; None where there is no better way than `add`."""
 
@@ -101,7 +101,7 @@ def run_task(
     task: CopyTask,
     source: Store,
     writer: ObjectSink,
-    held: Held | None = None,
+    held: HeldFile | None = None,
     rate: RateLimit = UNLIMITED,
 ) -> FileEntry:
     """Copy one file, and return what the manifest says about it.
@@ -128,7 +128,7 @@ def run_task(
     return task.entry(digest)
 
 
-def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit, again: bool) -> str:
+def _moved_into(writer: ObjectSink, task: CopyTask, file: HeldFile, rate: RateLimit, again: bool) -> str:
     if task.size_bytes > SMALL_BYTES:
         digest = writer.add_file(file, lambda reader: _exactly(task, reader, rate), again=again)
         if digest is not None:
@@ -238,7 +238,7 @@ class Copying(Work[CopyTask, FileEntry]):
             with held(portion, self._stores) as files:
                 yield portion, partial(self._copy, files)
 
-    def _copy(self, files: Mapping[tuple[int, str], Held], task: CopyTask) -> FileEntry:
+    def _copy(self, files: Mapping[tuple[int, str], HeldFile], task: CopyTask) -> FileEntry:
         file = files.get((task.origin, task.path))
         return run_task(task, self._stores[task.origin], self._writer, file, self._rate)
 
@@ -331,13 +331,13 @@ def slices(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[S
 
 
 @contextmanager
-def held(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[dict[tuple[int, str], Held]]:
+def held(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[dict[tuple[int, str], HeldFile]]:
     """Hold the files of tasks for a `with` block; files of stores that cannot hold are left out.
 
     Raises:
         ConflictError: `checkpoint-moved`: one of them went away or is another one already.
     """
-    files: dict[tuple[int, str], Held] = {}
+    files: dict[tuple[int, str], HeldFile] = {}
     able = {origin for origin, store in stores.items() if store.features.holds}
     try:
         for task in tasks:

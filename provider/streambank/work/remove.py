@@ -10,7 +10,7 @@ from pathlib import Path
 
 from streambank.core.errors import NotFoundError
 from streambank.storage import local_path
-from streambank.storage.local.trees import Judged, judge, opened
+from streambank.storage.local.trees import DirectoryIdentity, judge, opened
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each
 from streambank.work.pace import Meter, Progress
@@ -26,7 +26,7 @@ def remove_tree(
     last: Sequence[str] = (),
     check: Callable[[], None] = lambda: None,
     progress: Progress | None = None,
-    judged: Judged | None = None,
+    judged: DirectoryIdentity | None = None,
 ) -> tuple[int, int]:
     """Delete everything at a location, and the location. What is gone meanwhile is no error.
 
@@ -72,7 +72,7 @@ def remove_tree(
             check_again(at_once=True)
             yield list(same)
 
-    def remove_local(place: Path, which: Judged) -> None:
+    def remove_local(place: Path, which: DirectoryIdentity) -> None:
         def goes(key: str) -> None:
             check_again()
             if key in found:
@@ -107,7 +107,7 @@ def remove_tree(
     return len(found), size_bytes
 
 
-def just_made(store: Store) -> Judged | None:
+def just_made(store: Store) -> DirectoryIdentity | None:
     """Which directory of this machine was made right now by whoever asks, for `remove_tree` later on.
 
     Raises:
@@ -117,7 +117,7 @@ def just_made(store: Store) -> Judged | None:
     return None if path is None else judge(path, made=True)
 
 
-def _judged(path: Path) -> Judged | None:
+def _judged(path: Path) -> DirectoryIdentity | None:
     with suppress(NotFoundError):
         return judge(path)
     return None

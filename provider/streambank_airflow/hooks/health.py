@@ -15,7 +15,7 @@ from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
-    from streambank.control.watch import Standing, WatchEnd, Watcher
+    from streambank.control.watch import WatchEnd, Watcher, WatcherState
     from streambank.job.restart import RestartResult
 
 
@@ -124,7 +124,7 @@ class HealthVerbs:
         return records.watches.begin_again(watcher, by=by, desired=desired.number, gone=gone)
 
     @connected
-    def watch_standing(self, ref: str, watcher: Watcher, site: str | None) -> Standing:
+    def watch_standing(self, ref: str, watcher: Watcher, site: str | None) -> WatcherState:
         """How a watcher stands, by the records alone.
 
         Args:
@@ -135,7 +135,7 @@ class HealthVerbs:
     @connected
     def watch_on(
         self, ref: str, watcher: Watcher, site: str | None, *, next_s: float | None, doing: str
-    ) -> Standing:
+    ) -> WatcherState:
         """Leave a sign that a job is watched; how its watcher stands.
 
         Args:

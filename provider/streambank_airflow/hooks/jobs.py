@@ -19,7 +19,7 @@ from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
     from streambank.core.finding import Finding
-    from streambank.driver.failure import Failure
+    from streambank.driver.failure import DriverFailure
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
@@ -44,7 +44,7 @@ class DriverLog:
     """
 
     where: str | None = None
-    failure: Failure | None = None
+    failure: DriverFailure | None = None
     lines: tuple[str, ...] = ()
 
 

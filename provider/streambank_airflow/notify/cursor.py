@@ -26,7 +26,7 @@ Airflow's database, which takes it two rounds of a second. One that dies before 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventCursor:
     """How far events have been told.
 
     Attributes:
@@ -39,7 +39,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class EventSpan:
     """What is to be told.
 
     Attributes:
@@ -54,7 +54,9 @@ class News:
     again: bool
 
 
-def next_news(reached: int | None, told: Told | None, step: int) -> tuple[News | None, Told | None]:
+def next_news(
+    reached: int | None, told: EventCursor | None, step: int
+) -> tuple[EventSpan | None, EventCursor | None]:
     """What there is to tell, and how far has been told then.
 
     Args:
@@ -65,13 +67,15 @@ def next_news(reached: int | None, told: Told | None, step: int) -> tuple[News |
     if reached is None:
         return None, told
     if told is None:
-        return News(None, reached, False), Told(reached, reached)
+        return EventSpan(None, reached, False), EventCursor(reached, reached)
     if reached < told.upto:
         # Nobody saw how far back it was, nor what of it has passed again since.
-        return News(None, reached, True), Told(reached, told.highest)
+        return EventSpan(None, reached, True), EventCursor(reached, told.highest)
     if reached < told.upto + step:
         return None, told
-    return News(told.upto, reached, told.upto < told.highest), Told(reached, max(reached, told.highest))
+    return EventSpan(told.upto, reached, told.upto < told.highest), EventCursor(
+        reached, max(reached, told.highest)
+    )
 
 
 class Memory(Generic[T]):
@@ -154,11 +158,11 @@ class Memory(Generic[T]):
             await self._store.aset(self._key, self.write(settled))
 
 
-class PositionMemory(Memory[Told]):
+class PositionMemory(Memory[EventCursor]):
     """How far has been told."""
 
-    def read(self, value: Any) -> Told:
-        return Told(int(value["upto"]), int(value["highest"]))
+    def read(self, value: Any) -> EventCursor:
+        return EventCursor(int(value["upto"]), int(value["highest"]))
 
-    def write(self, told: Told) -> dict[str, Any]:
+    def write(self, told: EventCursor) -> dict[str, Any]:
         return {"upto": told.upto, "highest": told.highest}

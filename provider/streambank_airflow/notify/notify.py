@@ -22,7 +22,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.notify import teller_name
 from streambank.declaration.objectives import OF_JOB
 from streambank.sla import alerts
-from streambank.sla.alerts import Key, News, Open, Told, news, without
+from streambank.sla.alerts import Key, LevelChange, Open, OpenAlerts, news, without
 from streambank.sla.assess import Assessment
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
@@ -131,11 +131,11 @@ class _Letter:
         self.subject = subject
         self.found = found
         self.teller = teller
-        self.items: tuple[News, ...] = ()
+        self.items: tuple[LevelChange, ...] = ()
         self.told = 0
         self.why = ""
-        self._before = Told()
-        self._after: Told | None = None
+        self._before = OpenAlerts()
+        self._after: OpenAlerts | None = None
         self._others: Mapping[Key, Open] = {}
 
     def write(self) -> None:
@@ -152,11 +152,11 @@ class _Letter:
                     log.warning(
                         "The earlier alerts to %s could not be read: %s", self.teller.label, said(error)
                     )
-                    self.items, _ = news(self.found.verdicts, Told(), least=self.teller.least)
+                    self.items, _ = news(self.found.verdicts, OpenAlerts(), least=self.teller.least)
                     return
             own = {key: one for key, one in self._before.open.items() if self.subject.concerns(*key[:2])}
             self._others = {key: one for key, one in self._before.open.items() if key not in own}
-            self.items, self._after = news(self.found.verdicts, Told(own), least=self.teller.least)
+            self.items, self._after = news(self.found.verdicts, OpenAlerts(own), least=self.teller.least)
         except Exception as error:
             self.why = said(error)
 
@@ -182,7 +182,7 @@ class _Letter:
             rest = without(self._after, self._before, self.items[told:]).open
             try:
                 with using_s3(self.subject.access):
-                    kept = Told({**self._others, **rest})
+                    kept = OpenAlerts({**self._others, **rest})
                     alerts.keep(self.subject.records(), self.teller.name, kept, self._before)
             except Exception as error:
                 self.why = said(error)
@@ -220,7 +220,7 @@ def sentence(verdict: Verdict) -> str:
     return f"{subject_of(verdict)} {said}{muted}. {verdict.why}{reasons}{advice}"
 
 
-def message_of(news: News) -> str:
+def message_of(news: LevelChange) -> str:
     """What is told, for people."""
     since = to_json_time(news.since)
     if news.kind == "healed":
@@ -229,7 +229,7 @@ def message_of(news: News) -> str:
     return f"{sentence(news.verdict)} Since {since}."
 
 
-def event_of(news: News) -> dict[str, Any]:
+def event_of(news: LevelChange) -> dict[str, Any]:
     """What an asset's event tells: flat, and never where anything is."""
     verdict = news.verdict.to_dict()
     return {
@@ -241,7 +241,7 @@ def event_of(news: News) -> dict[str, Any]:
     }
 
 
-def news_context(news: News) -> dict[str, Any]:
+def news_context(news: LevelChange) -> dict[str, Any]:
     """What a notifier's templates see beside what every task's do."""
     return {
         "news": {

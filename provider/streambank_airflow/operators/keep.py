@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from streambank.control.watch import SIGN_EVERY_S, Standing, Watcher
+from streambank.control.watch import SIGN_EVERY_S, Watcher, WatcherState
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe, said
@@ -227,13 +227,13 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._alert_of_gap(context, why)
         return course.watched_by(again, course.site)
 
-    def _standing(self, watcher: Watcher, site: str | None) -> Standing:
+    def _standing(self, watcher: Watcher, site: str | None) -> WatcherState:
         """How this watcher stands; as the one that acts where that cannot be seen: it ends nothing."""
         try:
             return self.hook.health.watch_standing(self.job, watcher, site)
         except StreambankError as error:
             self.log.warning("The record of this watch could not be read: %s", describe(error))
-            return Standing()
+            return WatcherState()
 
     def _at_active_site(self, course: Course) -> Course:
         """The course without the number of a site that is not the active one any more."""
@@ -255,17 +255,17 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """
         return self._sign(course, None, "starting").other is not None
 
-    def _sign(self, course: Course, next_s: float | None, doing: str) -> Standing:
+    def _sign(self, course: Course, next_s: float | None, doing: str) -> WatcherState:
         """Leave a sign; how this watcher stands. A sign that cannot be left ends nothing."""
         if course.watcher is None:
-            return Standing()
+            return WatcherState()
         try:
             return self.hook.health.watch_on(
                 self.job, course.watcher, course.site, next_s=next_s, doing=doing
             )
         except StreambankError as error:
             self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
-            return Standing()
+            return WatcherState()
 
     def _end(self, course: Course, how: WatchEnd, why: str) -> None:
         if course.watcher is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import BaseOperator
 
-    from streambank_airflow.lineage import Verb, Work
+    from streambank_airflow.lineage import SavepointWork, Verb
 
 SAVEPOINT_KEY = "streambank_savepoint_link"
 """XCom key under which a task leaves the URL; the API server reads it from there."""
@@ -60,7 +60,7 @@ class OnSavepoint(StreambankOperator):
     operator_extra_links = (SavepointLink(),)
     savepoint_page: str | None = None
     """The URL of the page that its link leads to; None for none."""
-    work: Sequence[Work] = ()
+    work: Sequence[SavepointWork] = ()
     """What it did with which savepoint."""
 
     def did(self, verb: Verb, *results: Mapping[str, Any]) -> None:
@@ -70,9 +70,9 @@ class OnSavepoint(StreambankOperator):
             results: Of each savepoint the engine's result: `job`, `savepoint`, of a restore `repository` and
                 `location`, of a rewrite `of`, which begins with the job.
         """
-        from streambank_airflow.lineage import Work
+        from streambank_airflow.lineage import SavepointWork
 
-        self.work = [Work.of_result(verb, one) for one in results]
+        self.work = [SavepointWork.of_result(verb, one) for one in results]
         if self.work:
             alone = self.work[0].savepoint if len(self.work) == 1 else None
             self.savepoint_page = page_url(self.work[0].job, alone)

@@ -26,7 +26,7 @@ from streambank.core.names import SEPARATOR
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
 from streambank_airflow.hints import in_data
-from streambank_airflow.page.pace import LINES_TO_ALL, SPREAD, THREADS, Pace
+from streambank_airflow.page.pace import LINES_TO_ALL, SPREAD, THREADS, WatchPace
 from streambank_airflow.page.store import LINE, PageStore, as_json, values_of
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class WatchedPage:
         hook: StreambankHook,
         job: str,
         clock: Callable[[], float] = time.monotonic,
-        pace: Pace | None = None,
+        pace: WatchPace | None = None,
     ) -> None:
         self._hook, self._job, self._clock = hook, job, clock
         self._pace = pace or _pace()
@@ -335,9 +335,9 @@ def page_of_watch(hook: StreambankHook, job: str) -> WatchedPage | None:
 
 
 @cache
-def _pace() -> Pace:
+def _pace() -> WatchPace:
     """The pace of this process."""
-    return Pace()
+    return WatchPace()
 
 
 @cache

@@ -52,7 +52,7 @@ class Cost:
         self.thread_s += (min(thread_s, _MOST_S) - self.thread_s) * _WEIGHT
 
 
-class Pace:
+class WatchPace:
     """The pace of the watches of one process.
 
     Args:

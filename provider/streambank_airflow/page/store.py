@@ -55,7 +55,7 @@ class TooLargeError(ValueError):
     """A line or a part has more than can be kept."""
 
 
-class Values(Protocol):
+class PageValues(Protocol):
     """Where the values of one job are."""
 
     def get(self, key: str) -> Any:
@@ -117,7 +117,7 @@ class VariableValues:
         Variable.delete(variable_key(self.job, key))
 
 
-def values_of(job: str) -> Values:
+def values_of(job: str) -> PageValues:
     """Where this Airflow keeps the values of a job."""
     return AssetValues(job) if keeps_in_assets() else VariableValues(job)
 
@@ -135,7 +135,7 @@ class PageStore:
         values: Where to.
     """
 
-    values: Values
+    values: PageValues
 
     def line(self) -> dict[str, Any] | None:
         """The line that was kept last; None where none was, or it is damaged."""

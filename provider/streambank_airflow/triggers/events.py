@@ -22,7 +22,7 @@ from streambank.job.watermarks import EventTime
 from streambank_airflow.airflow_versions import asset_state_store
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.notify.cursor import Memory, News, PositionMemory, Told, next_news
+from streambank_airflow.notify.cursor import EventCursor, EventSpan, Memory, PositionMemory, next_news
 from streambank_airflow.triggers.base import PATIENCE, LookingTrigger
 from streambank_airflow.watch.event_time import LAST_MS, spelled
 
@@ -109,7 +109,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
             await asyncio.sleep(self.poll_interval_s)
 
 
-class JobEventTrigger(TellingTrigger[EventTime, Told]):
+class JobEventTrigger(TellingTrigger[EventTime, EventCursor]):
     """Tells how a stream gets on, again and again.
 
     Args:
@@ -130,16 +130,18 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
         """How far it is; None for nowhere yet."""
 
     @abstractmethod
-    def spell(self, news: News) -> dict[str, Any]:
+    def spell(self, news: EventSpan) -> dict[str, Any]:
         """What the event says of that."""
 
     def open_watcher(self, hook: StreambankHook) -> Looks[EventTime]:
         return hook.watchers.event_time(self.job, self.checkpoint)
 
-    def open_memory(self) -> Memory[Told]:
+    def open_memory(self) -> Memory[EventCursor]:
         return PositionMemory(asset_state_store(self), self.memory_key)
 
-    def find_news(self, seen: EventTime, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
+    def find_news(
+        self, seen: EventTime, told: EventCursor | None
+    ) -> tuple[list[dict[str, Any]], EventCursor | None]:
         news, told = next_news(self.reached(seen), told, self.step)
         if news is None:
             return [], told
@@ -178,7 +180,7 @@ class BatchCommittedEventTrigger(JobEventTrigger):
     def reached(self, seen: EventTime) -> int | None:
         return seen.batch
 
-    def spell(self, news: News) -> dict[str, Any]:
+    def spell(self, news: EventSpan) -> dict[str, Any]:
         return {"after_batch": news.after}
 
 
@@ -210,5 +212,5 @@ class WatermarkEventTrigger(JobEventTrigger):
             return None
         return min(seen.watermark_ms, LAST_MS) // self._every_ms * self._every_ms
 
-    def spell(self, news: News) -> dict[str, Any]:
+    def spell(self, news: EventSpan) -> dict[str, Any]:
         return {"start": spelled(news.after), "end": spelled(news.upto)}

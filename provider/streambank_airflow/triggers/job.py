@@ -13,7 +13,7 @@ from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
 from streambank_airflow.triggers.base import Event, JobTrigger
-from streambank_airflow.watch.job import DRIVEN, Signs, WatchedView, WatchedWatcher
+from streambank_airflow.watch.job import DRIVEN, WatchedView, WatchedWatcher, WatchSigns
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
@@ -105,7 +105,7 @@ class JobEndTrigger(JobTrigger):
         watcher.failures = self.failures
         if self.watch is not None:
             every_s = max(SIGN_EVERY_S, self.poll_interval_s)
-            watcher.signs = Signs(Watcher(self.watch, self.watch_id), every_s)
+            watcher.signs = WatchSigns(Watcher(self.watch, self.watch_id), every_s)
             self._page = page_of_watch(hook, self.job)
         self._looks = hook, watcher
         return watcher

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import check_choice
-from streambank.sla.alerts import Told, news, read_told
+from streambank.sla.alerts import OpenAlerts, news, read_told
 from streambank.sla.assess import Assessment
 from streambank_airflow.airflow_versions import asset_state_store
 from streambank_airflow.choices import check_objectives
@@ -91,7 +91,7 @@ class SlaTrigger(JobTrigger):
         return None
 
 
-class SlaEventTrigger(TellingTrigger[Assessment, Told]):
+class SlaEventTrigger(TellingTrigger[Assessment, OpenAlerts]):
     """Tells that an objective broke, became worse (a warning that is a breach now), or has healed.
 
     Args:
@@ -109,19 +109,21 @@ class SlaEventTrigger(TellingTrigger[Assessment, Told]):
     def open_watcher(self, hook: StreambankHook) -> SlaLooks:
         return SlaLooks(lambda: hook.slas.find(self.job, self.checkpoint))
 
-    def open_memory(self) -> Memory[Told]:
+    def open_memory(self) -> Memory[OpenAlerts]:
         return SlaMemory(asset_state_store(self), self.memory_key)
 
-    def find_news(self, seen: Assessment, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
-        found, after = news(seen.verdicts, told or Told(), least=level_of(self.least))
+    def find_news(
+        self, seen: Assessment, told: OpenAlerts | None
+    ) -> tuple[list[dict[str, Any]], OpenAlerts | None]:
+        found, after = news(seen.verdicts, told or OpenAlerts(), least=level_of(self.least))
         return [event_of(one) for one in found], after
 
 
-class SlaMemory(Memory[Told]):
+class SlaMemory(Memory[OpenAlerts]):
     """What has been told and has not healed."""
 
-    def read(self, value: Any) -> Told:
+    def read(self, value: Any) -> OpenAlerts:
         return read_told(value)
 
-    def write(self, told: Told) -> dict[str, Any]:
+    def write(self, told: OpenAlerts) -> dict[str, Any]:
         return told.to_dict()

@@ -17,7 +17,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.place import MOVED
 from streambank.control.processes import person
-from streambank.control.watch import LATE_S, SIGN_EVERY_S, Standing, Watcher, WatchView
+from streambank.control.watch import LATE_S, SIGN_EVERY_S, Watcher, WatcherState, WatchView
 from streambank.core.errors import StreambankError
 from streambank.core.shape import JsonObject
 from streambank.core.units import utc_now
@@ -71,11 +71,11 @@ class JobView(JsonObject):
         health: Whether its driver makes progress: `healthy`, `unhealthy` or `unknown`; None without a driver.
         unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
         replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
-        newer_watcher: Who may do so: that is not known yet (`Watch.newer`).
+        newer_watcher: Who may do so: that is not known yet (`WatchState.newer`).
         watch_lost: Whether the watcher that looks here has to begin again, since no other one watches;
             where all records of the job are lost, its state says so.
         watch_why: Why no other one does, where it is not the record of this one that is lost.
-        watch_gone: In whose place it begins (`Watch.gone`): number and identity.
+        watch_gone: In whose place it begins (`WatchState.gone`): number and identity.
     """
 
     job: str
@@ -113,7 +113,7 @@ class JobView(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchState:
     """How whoever looks stands as the watcher of a job; it is the one that acts where nothing here is said.
 
     Attributes:
@@ -132,7 +132,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class Signs:
+class WatchSigns:
     """Leaves a sign of a watcher with a look, once a minute at most, and learns who has taken over.
 
     A newer watcher counts once its signs come under the eyes of this one. Records that say that there is one
@@ -150,10 +150,10 @@ class Signs:
     process: str = field(default_factory=lambda: secrets.token_hex(8))
     _left_at: float | None = field(default=None, init=False)
     _has_left: bool = field(default=False, init=False)
-    _stands: Watch = field(default=Watch(), init=False)
+    _stands: WatchState = field(default=WatchState(), init=False)
     _first: tuple[WatchView, float] | None = field(default=None, init=False)
 
-    def leave(self, control: JobControl) -> Watch:
+    def leave(self, control: JobControl) -> WatchState:
         """Leave a sign if one is due; how the watcher stands.
 
         Where the records cannot be written the watch goes on all the same: a driver that dies is noticed, and
@@ -173,38 +173,38 @@ class Signs:
             _log.warning(
                 "The sign that job %s is watched could not be written: %s", control.name, error.message
             )
-            self._stands = Watch()
+            self._stands = WatchState()
         else:
             self._stands = self._judge(found, now)
         return self._stands
 
-    def _judge(self, found: Standing, now: float) -> Watch:
+    def _judge(self, found: WatcherState, now: float) -> WatchState:
         if found.other is not None:
             return self._beside(found.other, now)
         self._first = None
         if found.lost:
-            return Watch(lost=True, why=found.why)
+            return WatchState(lost=True, why=found.why)
         if self._has_left and found.process not in (None, self.process):
             why = (
                 "Another process gives signs as the same run: two Airflows, from one database or its copies."
             )
-            return Watch(lost=True, why=why, gone=self.watcher)
+            return WatchState(lost=True, why=why, gone=self.watcher)
         self._has_left = True
-        return Watch()
+        return WatchState()
 
-    def _beside(self, other: WatchView, now: float) -> Watch:
+    def _beside(self, other: WatchView, now: float) -> WatchState:
         """How it stands while another one has the newest record, which may act."""
         if self._first is None or self._first[0].watcher != other.watcher:
             self._first = other, now
         first, since = self._first
         if other.gave_up:
-            return Watch(replaced_by=f"{other.who}, which has given it up")
+            return WatchState(replaced_by=f"{other.who}, which has given it up")
         if other.seen_at != first.seen_at:
-            return Watch(replaced_by=other.who)
+            return WatchState(replaced_by=other.who)
         if now - since > other.next_s + LATE_S:
             why = f"Its watcher, {other.who}, has given no sign for {now - since:.0f} s."
-            return Watch(lost=True, why=why, gone=other.watcher)
-        return Watch(newer=other.who)
+            return WatchState(lost=True, why=why, gone=other.watcher)
+        return WatchState(newer=other.who)
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class JobWatcher:
     access: S3Access | None = None
     observer: Observer = field(default_factory=Observer)
     failures: int = 0
-    signs: Signs | None = None
+    signs: WatchSigns | None = None
     control: JobControl = field(init=False)
 
     def __post_init__(self) -> None:
@@ -246,7 +246,7 @@ class JobWatcher:
         """
         with using_s3(self.access):
             self.follow()
-            stands = self.signs.leave(self.control) if self.signs is not None else Watch()
+            stands = self.signs.leave(self.control) if self.signs is not None else WatchState()
             view = self._look()
             # Where nothing says what is meant to be, all records are lost: then the state says so.
             return replace(

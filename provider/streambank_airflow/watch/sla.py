@@ -156,7 +156,7 @@ class SlaWatcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectivesState:
     """How some objectives stand.
 
     Attributes:
@@ -172,7 +172,7 @@ class Standing:
     never: str | None = None
 
 
-def standing(verdicts: Sequence[Verdict], objectives: Sequence[str], least: Level) -> Standing:
+def standing(verdicts: Sequence[Verdict], objectives: Sequence[str], least: Level) -> ObjectivesState:
     """How the SLA stands.
 
     A mute says that nobody is to act, so muted verdicts do not count. Where no objective is named, one that
@@ -194,6 +194,6 @@ def standing(verdicts: Sequence[Verdict], objectives: Sequence[str], least: Leve
     unknown = [one for one in heard if one.level == "unknown" and (objectives or one.objective == HISTORY)]
     level: Level = max((one.level for one in [*broken, *unknown]), key=LEVELS.index, default="ok")
     if broken:
-        return Standing("broken", level, tuple(broken), never)
+        return ObjectivesState("broken", level, tuple(broken), never)
     known = not unknown and never is None and heard
-    return Standing("kept" if known else "unknown", level, (), never)
+    return ObjectivesState("kept" if known else "unknown", level, (), never)

@@ -25,7 +25,7 @@ from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.change.columns import TIMEOUT, Fit, check_fits, never_null, struct_of
+from streambank_spark.change.columns import TIMEOUT, ValueFit, check_fits, never_null, struct_of
 from streambank_spark.change.request import BOOTSTRAP, BootstrapRequest, mapped
 from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE, VARIABLE, require
 from streambank_spark.change.supported import BOOTSTRAP as MAKE
@@ -197,7 +197,7 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
         )
     existing_rows = request.existing or REPLACE
     table = read_table(state.session, request)
-    fits: list[Fit] = []
+    fits: list[ValueFit] = []
     of_key, of_value = (existing.schema[name].dataType for name in (KEY, VALUE))
     assert isinstance(of_key, StructType) and isinstance(of_value, StructType)
     may_be_literal = of_key.simpleString() == LITERAL_KEY and not _other_than_0(existing)

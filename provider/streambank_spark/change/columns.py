@@ -48,7 +48,7 @@ _NESTED = (StructType, ArrayType, MapType)
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class ValueFit:
     """One value that was checked.
 
     Attributes:
@@ -113,7 +113,7 @@ def fitted(new: Column, given: DataType, kind: DataType, *, nullable: bool) -> t
     return value, bad
 
 
-def check_fits(frame: DataFrame, fits: Sequence[Fit], place: str, *, of_table: bool) -> int:
+def check_fits(frame: DataFrame, fits: Sequence[ValueFit], place: str, *, of_table: bool) -> int:
     """Count rows, and refuse all of them where a value of one does not fit.
 
     Args:
@@ -154,7 +154,7 @@ def struct_of(
     kind: StructType,
     given: Mapping[str, str],
     root: str,
-    fits: list[Fit],
+    fits: list[ValueFit],
     *,
     required: frozenset[str] = frozenset(),
     defaults: Mapping[str, str] | None = None,
@@ -213,7 +213,7 @@ def struct_of(
             return F.lit(None)
         nullable = root == VALUE and path.casefold() not in required
         value, bad = fitted(source, table.select(source).schema.fields[0].dataType, of, nullable=nullable)
-        fits.append(Fit(f"{root}.{path}", of.simpleString(), bad, text))
+        fits.append(ValueFit(f"{root}.{path}", of.simpleString(), bad, text))
         # As Spark groups: there is one zero.
         return (
             value + F.lit(0.0).cast(of)

@@ -17,7 +17,7 @@ from streambank_spark.change.columns import has_floats_inside
 from streambank_spark.rewrite.repair import check_part
 from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.key_unit import require_hashable, unit_fields
-from streambank_spark.state.state import Part, QueryState
+from streambank_spark.state.state import QueryState, StatePart
 
 BOOTSTRAP, SET, DELETE = "bootstrap", "set", "delete"
 TTL = "ttlExpirationMs"
@@ -28,7 +28,7 @@ STORES = (HDFS, ROCKSDB, CHANGELOG)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StateKind:
     """One kind of state.
 
     Attributes:
@@ -44,27 +44,27 @@ class Kind:
 
 
 _ONLY_ROCKSDB = (ROCKSDB, CHANGELOG)
-AGGREGATION = Kind("aggregation, with or without windows", (BOOTSTRAP, SET, DELETE))
-GLOBAL = Kind("aggregation of all input (no key)", (BOOTSTRAP, SET), "it has no keys")
-SESSION = Kind("session window", (SET, DELETE), "each row repeats its key and its session")
-DEDUP = Kind("`dropDuplicates`", (BOOTSTRAP, DELETE), "it keeps keys alone")
-WITHIN = Kind("`dropDuplicatesWithinWatermark`", (BOOTSTRAP, SET, DELETE))
-JOIN = Kind("stream-stream join", (DELETE,), "counters and flags belong to its rows")
-GROUP_STATE = Kind("`applyInPandasWithState`, `flatMapGroupsWithState`", (BOOTSTRAP, SET, DELETE))
-VARIABLE = Kind("value of `transformWithState`", (BOOTSTRAP, SET, DELETE), stores=_ONLY_ROCKSDB)
-WITH_TTL = Kind(
+AGGREGATION = StateKind("aggregation, with or without windows", (BOOTSTRAP, SET, DELETE))
+GLOBAL = StateKind("aggregation of all input (no key)", (BOOTSTRAP, SET), "it has no keys")
+SESSION = StateKind("session window", (SET, DELETE), "each row repeats its key and its session")
+DEDUP = StateKind("`dropDuplicates`", (BOOTSTRAP, DELETE), "it keeps keys alone")
+WITHIN = StateKind("`dropDuplicatesWithinWatermark`", (BOOTSTRAP, SET, DELETE))
+JOIN = StateKind("stream-stream join", (DELETE,), "counters and flags belong to its rows")
+GROUP_STATE = StateKind("`applyInPandasWithState`, `flatMapGroupsWithState`", (BOOTSTRAP, SET, DELETE))
+VARIABLE = StateKind("value of `transformWithState`", (BOOTSTRAP, SET, DELETE), stores=_ONLY_ROCKSDB)
+WITH_TTL = StateKind(
     "value of `transformWithState` with a TTL",
     (SET, DELETE),
     "Spark keeps an index of the times of expiry",
     _ONLY_ROCKSDB,
 )
-COLLECTION = Kind(
+COLLECTION = StateKind(
     "list, map, timers of `transformWithState`",
     (DELETE,),
     "a key has several values there",
     _ONLY_ROCKSDB,
 )
-LIMIT = Kind("limit", (), "it keeps one number for all input")
+LIMIT = StateKind("limit", (), "it keeps one number for all input")
 KINDS = (
     AGGREGATION, GLOBAL, SESSION, DEDUP, WITHIN, JOIN, GROUP_STATE, VARIABLE, WITH_TTL, COLLECTION, LIMIT,
 )  # fmt: skip
@@ -84,7 +84,7 @@ _BY_NAME = {
 """By the beginning of Spark's name of the operator; the first that fits."""
 
 
-def kind_of(operator: OperatorState, part: Part, frame: DataFrame) -> Kind | None:
+def kind_of(operator: OperatorState, part: StatePart, frame: DataFrame) -> StateKind | None:
     """The kind of a part's state; None for an operator that is not known.
 
     Args:
@@ -102,7 +102,9 @@ def kind_of(operator: OperatorState, part: Part, frame: DataFrame) -> Kind | Non
     return found
 
 
-def require(what: str, state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> Kind:
+def require(
+    what: str, state: QueryState, operator: OperatorState, part: StatePart, frame: DataFrame
+) -> StateKind:
     """Make sure that something can be done with a part's state.
 
     Args:
@@ -130,7 +132,7 @@ def require(what: str, state: QueryState, operator: OperatorState, part: Part, f
 
 
 def _check_bootstrap(
-    state: QueryState, operator: OperatorState, part: Part, kind: Kind, frame: DataFrame
+    state: QueryState, operator: OperatorState, part: StatePart, kind: StateKind, frame: DataFrame
 ) -> None:
     place = f"operator {operator.operator} ({operator.name}), {part.name}"
     why = None

@@ -17,19 +17,19 @@ from pyspark.sql.types import DataType, StructType
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.repository.repository import Repository
-from streambank_spark.change.columns import Fit, check_fits, fitted, never_null
+from streambank_spark.change.columns import ValueFit, check_fits, fitted, never_null
 from streambank_spark.change.request import TRANSFORM, TransformRequest
 from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, WITH_TTL, require
 from streambank_spark.rewrite.derive import Derived, Say, derive
-from streambank_spark.rewrite.expiry import Expired, Where, condition_of_rule, expired
+from streambank_spark.rewrite.expiry import ExpiredKeys, Where, condition_of_rule, expired
 from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
 from streambank_spark.rewrite.rewrite_request import Planned
 from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
 from streambank_spark.state.key_unit import UNIT, unit_of
-from streambank_spark.state.read import Choice, apart, chosen_parts
+from streambank_spark.state.read import RowChoice, apart, chosen_parts
 from streambank_spark.state.staging import Staging
-from streambank_spark.state.state import Part, QueryState
+from streambank_spark.state.state import QueryState, StatePart
 
 ANSI = "spark.sql.ansi.enabled"
 
@@ -77,11 +77,11 @@ def transform_savepoint(
             `check_part`).
         StreambankError: As `derive`.
     """
-    gone: list[Expired] = []
+    gone: list[ExpiredKeys] = []
     found: list[dict[str, Any]] = []
     planned = Planned.of(request.planned)
 
-    def decide(state: QueryState) -> list[Expired]:
+    def decide(state: QueryState) -> list[ExpiredKeys]:
         state.session.conf.set(ANSI, "true")  # so that a sum that overflows is an error
         if request.delete_where is not None:
             of = (request.operator, request.part, planned.now, request.from_form, planned.watermark_ms)
@@ -117,7 +117,7 @@ def transform_savepoint(
 
 
 def transformed(
-    state: QueryState, request: TransformRequest, gone: Sequence[Expired] = ()
+    state: QueryState, request: TransformRequest, gone: Sequence[ExpiredKeys] = ()
 ) -> list[ChangedRows]:
     """The rows that get other values, part by part; parts without such rows are left out.
 
@@ -127,7 +127,7 @@ def transformed(
     Raises:
         InputError, RefusedError: As `transform_savepoint`.
     """
-    parts: dict[tuple[int, str], tuple[Part, list[Assignment]]] = {}
+    parts: dict[tuple[int, str], tuple[StatePart, list[Assignment]]] = {}
     for one in request.assignments():
         part = one_part(state, one.operator, one.part)
         parts.setdefault((part.operator, part.name), (part, []))[1].append(one)
@@ -135,13 +135,13 @@ def transformed(
     return [each for each in found if each is not None]
 
 
-def one_part(state: QueryState, operator: int | None, part: str | None) -> Part:
+def one_part(state: QueryState, operator: int | None, part: str | None) -> StatePart:
     """The one part that is meant.
 
     Raises:
         InputError: There is no such part, or there are several (code `which-operator`).
     """
-    found = chosen_parts(state, Choice(operator, part))
+    found = chosen_parts(state, RowChoice(operator, part))
     if len(found) == 1:
         return found[0]
     if not found:
@@ -158,10 +158,10 @@ def one_part(state: QueryState, operator: int | None, part: str | None) -> Part:
 
 def _change_part(
     state: QueryState,
-    part: Part,
+    part: StatePart,
     assignments: Sequence[Assignment],
     request: TransformRequest,
-    gone: Sequence[Expired],
+    gone: Sequence[ExpiredKeys],
 ) -> ChangedRows | None:
     (operator,) = state.operators(part.operator)
     frame = apart(state.frame(part))
@@ -191,13 +191,13 @@ def _change_part(
             request.where, None, None, planned.now, request.from_form, watermark_ms=planned.watermark_ms
         )
         holds = ~condition_of_rule(state, rule, frame, part)
-    fits: list[Fit] = []
+    fits: list[ValueFit] = []
 
     def convert(new: Column, of: DataType, name: str) -> Column:
         texts = {one.column: one.expression for one in assignments}
         given = frame.select(new).schema.fields[0].dataType
         value, bad = fitted(new, given, of, nullable=name.casefold() not in required)
-        fits.append(Fit(f"value.{name}", of.simpleString(), bad, texts[name]))
+        fits.append(ValueFit(f"value.{name}", of.simpleString(), bad, texts[name]))
         return value
 
     new = assigned(frame, assignments, place, convert, from_form=request.from_form)

@@ -80,7 +80,7 @@ def erase(
 def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
     from streambank.cleaning.left_directories import left_directories
     from streambank.core.names import QueryRef
-    from streambank_spark.rewrite.expiry import Key
+    from streambank_spark.rewrite.expiry import KeySelection
     from streambank_spark.rewrite.key_locations import search
     from streambank_spark.rewrite.key_places import live_places
 
@@ -94,7 +94,7 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
         done.repository,
         done.job,
         done.derived,
-        Key(done.order.key, done.order.operator),
+        KeySelection(done.order.key, done.order.operator),
         done.staging,
         replicas=replicas,
         live=live_places(done.repository, done.job, declared),

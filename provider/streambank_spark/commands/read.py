@@ -85,9 +85,9 @@ def read(
 
     check = None if key is None else partial(check_key, text=key, operator=operator)
     with state_of(place, repository, job, batch, spark, check) as found:
-        from streambank_spark.state.read import Choice, iterate_rows, read_rows
+        from streambank_spark.state.read import RowChoice, iterate_rows, read_rows
 
-        choice = Choice(operator, part, key, where)
+        choice = RowChoice(operator, part, key, where)
         if lines and limit == 0:
             # Nothing is gathered: state may be larger than this machine's memory.
             console.answer(None, lambda: _show_lines(iterate_rows(found.state, choice)))
@@ -189,9 +189,9 @@ def export(
 ) -> None:
     """Write state as Parquet files, a folder for each part."""
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.state.read import Choice, export_state
+        from streambank_spark.state.read import RowChoice, export_state
 
-        written = export_state(found.spark, found.state, target, Choice(operator, part, key, where))
+        written = export_state(found.spark, found.state, target, RowChoice(operator, part, key, where))
         parts = [each.to_dict() for each in written]
         document = {"of": found.of, "batch": found.state.closure.batch, "parts": parts}
     console.answer(document, lambda: _show_export(parts))

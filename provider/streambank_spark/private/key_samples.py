@@ -58,7 +58,7 @@ _WRITER_FINAL = {"ds"}
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SamplePoint:
     """A stateful operator, and how its traffic is measured.
 
     Attributes:
@@ -105,7 +105,7 @@ def salted_partitions(session: Any) -> int:
 
 def observed(
     frame: Any, sample: float, keys: Sequence[str] = (), salted: int | None = None
-) -> tuple[Any, list[Point]]:
+) -> tuple[Any, list[SamplePoint]]:
     """A streaming DataFrame with a metric at the input of each stateful operator.
 
     Args:
@@ -123,7 +123,7 @@ def observed(
     from pyspark import __version__
 
     require_known_spark(__version__)
-    found: list[Point] = []
+    found: list[SamplePoint] = []
     plan = frame._jdf.queryExecution().analyzed()
     session = frame.sparkSession
     changed = _changed(plan, _Sampler(session, sample, keys, salted), found)
@@ -170,7 +170,7 @@ class _Sampler:
         return DataFrame(one_row, self.session).scalar()
 
 
-def _changed(node: Any, sampler: _Sampler, found: list[Point], filtered: bool = False) -> Any:
+def _changed(node: Any, sampler: _Sampler, found: list[SamplePoint], filtered: bool = False) -> Any:
     """A node with all below it; its stateful operators are numbered from the top, as Spark does it.
 
     Below a filter or a join nothing is measured: Spark moves conditions on the key below the operator, and
@@ -184,7 +184,7 @@ def _changed(node: Any, sampler: _Sampler, found: list[Point], filtered: bool = 
     point = None
     if jvm.keeps_state(node):
         point = len(found)
-        found.append(Point(point, name))
+        found.append(SamplePoint(point, name))
     below = list(jvm.elements(node.children()))
     children = [_changed(one, sampler, found, filtered) for one in below]
     if point is not None:
@@ -193,9 +193,9 @@ def _changed(node: Any, sampler: _Sampler, found: list[Point], filtered: bool = 
                 raise _NotMeasuredError("a filter or a join comes after it, which Spark moves before it")
             by, own = _keys(node, name, sampler.keys)
             children[0] = _sampled(children[0], sampler, by, point)
-            found[point] = Point(point, name, tuple(by), own)
+            found[point] = SamplePoint(point, name, tuple(by), own)
         except _NotMeasuredError as error:
-            found[point] = Point(point, name, why=str(error))
+            found[point] = SamplePoint(point, name, why=str(error))
     if all(one.equals(other) for one, other in zip(below, children, strict=True)):
         return node
     return node.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq(children))

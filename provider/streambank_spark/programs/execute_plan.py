@@ -31,7 +31,7 @@ END_S = 10.0
 """How long an application may take to end in good order once nobody waits for it any more."""
 
 
-class Lines(AccumulatorParam[list[str]]):
+class ReportLines(AccumulatorParam[list[str]]):
     """Lines of a report, gathered on an executor."""
 
     def zero(self, value: list[str]) -> list[str]:
@@ -43,7 +43,7 @@ class Lines(AccumulatorParam[list[str]]):
         return [*value1, *value2]
 
 
-class Report(Lines):
+class Report(ReportLines):
     """The report itself, on the driver: lines are written as they come.
 
     Args:
@@ -53,9 +53,9 @@ class Report(Lines):
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
-    def __reduce__(self) -> tuple[type[Lines], tuple[()]]:
+    def __reduce__(self) -> tuple[type[ReportLines], tuple[()]]:
         # Executors get the other half.
-        return Lines, ()
+        return ReportLines, ()
 
     def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:
         """Write the new lines; keep none."""

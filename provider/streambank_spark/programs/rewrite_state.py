@@ -29,7 +29,7 @@ from streambank_spark.change.request import BootstrapRequest, Request, Transform
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
-from streambank_spark.rewrite.expiry import Key
+from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.key_locations import not_searched, search
 from streambank_spark.rewrite.key_places import Live
 from streambank_spark.rewrite.request import carry_out, validate
@@ -160,7 +160,7 @@ def _search(
             repository,
             job,
             done,
-            Key(str(order.key), order.operator),
+            KeySelection(str(order.key), order.operator),
             staging,
             replicas=where["replicas"],
             live=live,

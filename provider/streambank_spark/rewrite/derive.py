@@ -29,7 +29,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.work.executor import Pace
 from streambank_spark.private.state_rewriter import quiet_session
-from streambank_spark.rewrite.expiry import Expired, PassedOver
+from streambank_spark.rewrite.expiry import ExpiredKeys, SkippedOperator
 from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
 from streambank_spark.rewrite.row_patch import Patch
 from streambank_spark.state.digest import count_going
@@ -37,7 +37,7 @@ from streambank_spark.state.staging import Staging, materialized_savepoint, plac
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
 
-Decide = Callable[[QueryState], list[Expired]]
+Decide = Callable[[QueryState], list[ExpiredKeys]]
 """From the state of the savepoint, which keys go."""
 Patches = Callable[[QueryState], Sequence[Patch]]
 """From the state of the savepoint, which rows get other values or are added; called after `Decide`."""
@@ -84,7 +84,7 @@ class Derived:
     going: tuple[Going, ...]
     savepoint: str | None = None
     rewritten: Rewritten | None = None
-    passed_over: tuple[PassedOver, ...] | None = None
+    passed_over: tuple[SkippedOperator, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         passed = self.passed_over
@@ -202,7 +202,7 @@ def derive(
                 frame.unpersist()
 
 
-def check_planned(gone: Sequence[Expired], keys: Sequence[int], most_keys: Mapping[int, int]) -> None:
+def check_planned(gone: Sequence[ExpiredKeys], keys: Sequence[int], most_keys: Mapping[int, int]) -> None:
     """Make sure that no more keys of an operator go than a plan showed.
 
     Raises:
@@ -224,7 +224,7 @@ Counts = Mapping[tuple[int, str], tuple[int, int]]
 """Operator and store -> all of its rows, and those that go."""
 
 
-def _counted(stores: Sequence[StoreRows], gone: Sequence[Expired]) -> Counts:
+def _counted(stores: Sequence[StoreRows], gone: Sequence[ExpiredKeys]) -> Counts:
     units = {one.operator.operator: one.units for one in gone}
     return {
         store.named: count_going(store, units[store.operator]) for store in stores if store.operator in units
@@ -235,7 +235,7 @@ def _counted_by(done: Rewritten) -> Counts:
     return {(one.operator, one.store): (one.rows_before, one.rows_before - one.rows) for one in done.stores}
 
 
-def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tuple[Going, ...]:
+def _going(gone: Sequence[ExpiredKeys], keys: Sequence[int], counts: Counts) -> tuple[Going, ...]:
     found = []
     for each, many in zip(gone, keys, strict=True):
         operator = each.operator

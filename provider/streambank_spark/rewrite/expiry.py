@@ -25,7 +25,7 @@ from streambank_spark.private.expressions import computed
 from streambank_spark.state.key_unit import UNIT, require_hashable, unit_fields, unit_of
 from streambank_spark.state.read import KEY, apart, is_key
 from streambank_spark.state.row_hash import row_hash
-from streambank_spark.state.state import TIMERS, Part, QueryState
+from streambank_spark.state.state import TIMERS, QueryState, StatePart
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
 _VALUES = " Its values may still hold data about this key."
@@ -67,7 +67,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeySelection:
     """Keys expire that are of somebody or something: in every operator whose keys have the fields.
 
     Attributes:
@@ -79,11 +79,11 @@ class Key:
     operator: int | None = None
 
 
-Rule = Where | Idle | Key
+Rule = Where | Idle | KeySelection
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredKeys:
     """What of one operator expires.
 
     Attributes:
@@ -98,7 +98,7 @@ class Expired:
         """A frame of one column `UNIT`, each unit once."""
         return self.sized.select(UNIT)
 
-    def at_most(self, rows: int) -> Expired:
+    def at_most(self, rows: int) -> ExpiredKeys:
         """Only so many units that they have at most this many rows together; always the same ones."""
         first = self.sized.orderBy(F.xxhash64(UNIT), UNIT).limit(rows)
         order = Window.orderBy(F.xxhash64(UNIT), UNIT).rowsBetween(
@@ -109,7 +109,7 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver(JsonObject):
+class SkippedOperator(JsonObject):
     """An operator of which a key was asked that it has not.
 
     Attributes:
@@ -123,11 +123,13 @@ class PassedOver(JsonObject):
     why: str
 
 
-def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:
+def expired(
+    state: QueryState, rule: Rule, passed_over: list[SkippedOperator] | None = None
+) -> list[ExpiredKeys]:
     """The keys that expire by a rule, operator by operator.
 
     Args:
-        passed_over: Here go the operators that a `Key` is not taken from, and why.
+        passed_over: Here go the operators that a `KeySelection` is not taken from, and why.
 
     Raises:
         InputError: The expression cannot be used (code `bad-expression`), the operator or part does not
@@ -137,7 +139,7 @@ def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None 
     """
     if isinstance(rule, Idle):
         return [_idle(state, rule.since, operator) for operator in _keyed(state, rule.operator)]
-    if isinstance(rule, Key):
+    if isinstance(rule, KeySelection):
         return _named(state, rule, [] if passed_over is None else passed_over)
     found = list(state.operators(rule.operator))
     if len(found) != 1:
@@ -156,12 +158,12 @@ def _keyed(state: QueryState, wanted: int | None) -> list[OperatorState]:
     ]
 
 
-def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[Expired]:
+def _named(state: QueryState, rule: KeySelection, passed_over: list[SkippedOperator]) -> list[ExpiredKeys]:
     found = []
     for operator, rows in rows_of_key(state, rule, passed_over):
         require_hashable(operator, rows[0].schema[UNIT].dataType)
         every: DataFrame = reduce(DataFrame.unionByName, rows)
-        found.append(Expired(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
+        found.append(ExpiredKeys(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
     if found:
         return found
     whys = " ".join(
@@ -181,7 +183,7 @@ def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[
 
 
 def rows_of_key(
-    state: QueryState, rule: Key, passed_over: list[PassedOver]
+    state: QueryState, rule: KeySelection, passed_over: list[SkippedOperator]
 ) -> list[tuple[OperatorState, list[DataFrame]]]:
     """The units of the rows of a key, of each part of each operator that keeps something by such a key.
 
@@ -204,11 +206,11 @@ def rows_of_key(
             else:
                 found.append((operator, rows))
                 continue
-        passed_over.append(PassedOver(operator.operator, operator.name, why))
+        passed_over.append(SkippedOperator(operator.operator, operator.name, why))
     return found
 
 
-def _rows_of(frame: DataFrame, operator: OperatorState, part: Part, text: str) -> DataFrame:
+def _rows_of(frame: DataFrame, operator: OperatorState, part: StatePart, text: str) -> DataFrame:
     """The units of the rows whose key has the fields that the text names, with those values."""
     units = frame.select(_units(frame, operator, part, hashable=False).alias(UNIT), KEY)
     return units.where(is_key(units, text)).select(UNIT)
@@ -218,7 +220,7 @@ def _any(state: QueryState, operator: OperatorState) -> DataFrame:
     return state.frame(state.parts(operator)[0])
 
 
-def _units(frame: DataFrame, operator: OperatorState, part: Part, *, hashable: bool = True) -> Column:
+def _units(frame: DataFrame, operator: OperatorState, part: StatePart, *, hashable: bool = True) -> Column:
     unit = unit_of(frame, operator, part.name, hashable=hashable)
     if unit is None:
         raise RefusedError(
@@ -229,7 +231,7 @@ def _units(frame: DataFrame, operator: OperatorState, part: Part, *, hashable: b
     return unit
 
 
-def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
+def _where(state: QueryState, rule: Where, operator: OperatorState) -> ExpiredKeys:
     parts = [part for part in state.parts(operator, rule.part) if part.name != TIMERS or rule.part == TIMERS]
     judged = []
     for part in parts:
@@ -240,12 +242,12 @@ def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
         )
     every = reduce(DataFrame.unionByName, judged)
     if len(parts) == 1 and _alone(operator, parts[0], state.frame(parts[0])):
-        return Expired(operator, every.where("expired").select(UNIT, F.lit(1).alias("rows")))
+        return ExpiredKeys(operator, every.where("expired").select(UNIT, F.lit(1).alias("rows")))
     grouped = every.groupBy(UNIT).agg(F.min("expired").alias("expired"), F.count("*").alias("rows"))
-    return Expired(operator, grouped.where("expired").select(UNIT, "rows"))
+    return ExpiredKeys(operator, grouped.where("expired").select(UNIT, "rows"))
 
 
-def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
+def _alone(operator: OperatorState, part: StatePart, frame: DataFrame) -> bool:
     """Whether each unit has one row at most, so that nothing has to be grouped."""
     if "stateVarName" in part.options or "joinSide" in part.options or part.name == TIMERS:
         return False
@@ -253,7 +255,7 @@ def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
     return isinstance(kind, StructType) and unit_fields(operator, part.name, kind) == kind.names
 
 
-def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:
+def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: StatePart) -> Column:
     """Whether a row is one that an expression picks; never null.
 
     Raises:
@@ -301,7 +303,7 @@ def _columns(frame: DataFrame) -> str:
     )
 
 
-def _idle(state: QueryState, since: QueryState, operator: OperatorState) -> Expired:
+def _idle(state: QueryState, since: QueryState, operator: OperatorState) -> ExpiredKeys:
     (before,) = since.operators(operator.operator)
     now, then = _contents(state, operator), _contents(since, before)
     if now.schema[UNIT].dataType != then.schema[UNIT].dataType:
@@ -311,7 +313,7 @@ def _idle(state: QueryState, since: QueryState, operator: OperatorState) -> Expi
             hint="Compare with a savepoint that was taken since the application changed.",
         )
     same = now.join(then, [*now.columns], "left_semi")
-    return Expired(operator, same.select(UNIT, "rows"))
+    return ExpiredKeys(operator, same.select(UNIT, "rows"))
 
 
 def _contents(state: QueryState, operator: OperatorState) -> DataFrame:

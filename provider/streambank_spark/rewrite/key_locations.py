@@ -29,8 +29,8 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import first_line
 from streambank_spark.rewrite.derive import Derived, Say
-from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
-from streambank_spark.rewrite.key_places import Live, Place, identity, places
+from streambank_spark.rewrite.expiry import KeySelection, SkippedOperator, rows_of_key
+from streambank_spark.rewrite.key_places import KeyPlace, Live, identity, places
 from streambank_spark.state.staging import Staging, materialized_checkpoint, materialized_savepoint
 from streambank_spark.state.state import QueryState
 
@@ -45,7 +45,7 @@ class Holding:
         found: `yes`, or `unknown: ` and why.
     """
 
-    place: Place
+    place: KeyPlace
     found: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def search(
     repository: Repository,
     job: str,
     derived: Derived,
-    key: Key,
+    key: KeySelection,
     staging: Staging,
     *,
     replicas: Sequence[str] = (),
@@ -183,7 +183,7 @@ BATCHES = 10
 def _look_into(
     spark: SparkSession,
     directory: LeftDirectory,
-    key: Key,
+    key: KeySelection,
     passed: set[tuple[int, str | None]],
     staging: Staging,
 ) -> str:
@@ -211,8 +211,8 @@ def _look_into(
 
 def _look(
     spark: SparkSession,
-    place: Place,
-    key: Key,
+    place: KeyPlace,
+    key: KeySelection,
     passed: set[tuple[int, str | None]],
     staging: Staging,
 ) -> str:
@@ -226,7 +226,7 @@ def _look(
         return f"{UNKNOWN}: Spark cannot read it: {first_line(error)}"
 
 
-def holds_key(state: QueryState, key: Key, passed: set[tuple[int, str | None]]) -> str:
+def holds_key(state: QueryState, key: KeySelection, passed: set[tuple[int, str | None]]) -> str:
     """Whether state has rows of a key: `yes`, `no`, or `unknown: ` and why.
 
     Args:
@@ -236,7 +236,7 @@ def holds_key(state: QueryState, key: Key, passed: set[tuple[int, str | None]]) 
     Raises:
         InputError: There is no such operator.
     """
-    others: list[PassedOver] = []
+    others: list[SkippedOperator] = []
     for _, rows in rows_of_key(state, key, others):
         if any(not frame.isEmpty() for frame in rows):
             return YES
@@ -246,7 +246,7 @@ def holds_key(state: QueryState, key: Key, passed: set[tuple[int, str | None]]) 
     return f"{UNKNOWN}: {'; '.join(new)}" if new else NO
 
 
-def _operator(one: PassedOver) -> tuple[int, str | None]:
+def _operator(one: SkippedOperator) -> tuple[int, str | None]:
     return one.operator, one.name
 
 
@@ -258,7 +258,7 @@ def deletion(repository: Repository, holding: Sequence[Holding]) -> list[str]:
     """
     own = repository.store.uri
     commands = []
-    some: dict[tuple[str, str], list[Place]] = {}
+    some: dict[tuple[str, str], list[KeyPlace]] = {}
     for each in holding:
         if each.place.savepoint is not None:
             some.setdefault((each.place.location, each.place.job), []).append(each.place)

@@ -29,7 +29,7 @@ EXPIRED_WHY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """A savepoint that may hold a key, or a repository that cannot be read.
 
     Attributes:
@@ -86,7 +86,7 @@ class Live:
         }
 
 
-def places(repository: Repository, replicas: Sequence[str], job: str) -> list[Place]:
+def places(repository: Repository, replicas: Sequence[str], job: str) -> list[KeyPlace]:
     """All savepoints of a job in a repository and its replicas, the newest first in each.
 
     Args:
@@ -99,17 +99,17 @@ def places(repository: Repository, replicas: Sequence[str], job: str) -> list[Pl
             if replica.id != repository.id:
                 found += _of(replica, job)
         except StreambankError as error:
-            found.append(Place(location, job, why_unknown=error.message))
+            found.append(KeyPlace(location, job, why_unknown=error.message))
     return found
 
 
-def _of(repository: Repository, job: str) -> Iterator[Place]:
+def _of(repository: Repository, job: str) -> Iterator[KeyPlace]:
     store = repository.store
     now_ns = int(utc_now().timestamp() * 1e9)
     held = {hold.which: hold.holder for hold in holds(store, now_ns) if hold.counts}
     for one in sorted(repository.manifests(job), key=_age, reverse=True):
         if one.job == job:
-            yield Place(
+            yield KeyPlace(
                 store.uri,
                 job,
                 one.savepoint,
@@ -124,7 +124,7 @@ def _of(repository: Repository, job: str) -> Iterator[Place]:
     for gone in expired_summaries(store, 0.0, job):
         if gone.job == job:
             known = gone.manifest
-            yield Place(
+            yield KeyPlace(
                 store.uri,
                 job,
                 gone.savepoint,

@@ -25,7 +25,7 @@ from streambank.core.errors import InputError, RefusedError
 from streambank.storage import Store, open_store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
-from streambank_spark.rewrite.expiry import Expired
+from streambank_spark.rewrite.expiry import ExpiredKeys
 from streambank_spark.rewrite.hdfs_files import CODECS, load_rows
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES, ROW_CHECKSUM, state_files
 from streambank_spark.rewrite.rewrite import Rewritten, rewrite
@@ -70,7 +70,7 @@ def migrate(
     target: Store,
     *,
     derived_from: str,
-    gone: Sequence[Expired] = (),
+    gone: Sequence[ExpiredKeys] = (),
     partitions: int | None = None,
 ) -> Rewritten:
     """Write HDFS-backed state as RocksDB, verify it, and make the target a checkpoint.

@@ -34,11 +34,11 @@ from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE, Assignment, changes_key
 from streambank_spark.state.columns import as_json, storable
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.read import KEY, Choice, apart, bad_expression, chosen_parts
+from streambank_spark.state.read import KEY, RowChoice, apart, bad_expression, chosen_parts
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
-from streambank_spark.state.state import PARTITION, Part, QueryState
-from streambank_spark.state.validate import Judged, validate_state
+from streambank_spark.state.state import PARTITION, QueryState, StatePart
+from streambank_spark.state.validate import RuleVerdict, validate_state
 from streambank_spark.submit.executor_packages import ship
 
 _ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
@@ -65,16 +65,16 @@ def repair_state(
         RefusedError: State that cannot be repaired (codes `repair-part`, `repair-encoding`, `row-checksum`,
             `key-type`).
     """
-    parts: dict[tuple[int, str], tuple[Part, list[Rule]]] = {}
+    parts: dict[tuple[int, str], tuple[StatePart, list[Rule]]] = {}
     for rule in rules:
-        for part in chosen_parts(state, Choice(rule.operator, rule.part)):
+        for part in chosen_parts(state, RowChoice(rule.operator, rule.part)):
             parts.setdefault((part.operator, part.name), (part, []))[1].append(rule)
     found = (_repair_part(state, part, its, assignments) for part, its in parts.values())
     return [each for each in found if each is not None]
 
 
 def _repair_part(
-    state: QueryState, part: Part, rules: Sequence[Rule], assignments: Sequence[Assignment]
+    state: QueryState, part: StatePart, rules: Sequence[Rule], assignments: Sequence[Assignment]
 ) -> ChangedRows | None:
     frame = apart(state.frame(part))
     holds = reduce(and_, (F.coalesce(computed(frame, rule.expression), F.lit(False)) for rule in rules))
@@ -100,7 +100,7 @@ def _repair_part(
     return changed.with_changes(changes(state, frame.where(~holds), new))
 
 
-def check_part(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
+def check_part(state: QueryState, operator: OperatorState, part: StatePart, frame: DataFrame) -> None:
     """Make sure that rows of a part are one plain UnsafeRow for each key, so that they can be written.
 
     Raises:
@@ -127,7 +127,7 @@ def check_part(state: QueryState, operator: OperatorState, part: Part, frame: Da
         )
 
 
-def family_of(part: Part) -> str:
+def family_of(part: StatePart) -> str:
     """The column family of a part's rows in RocksDB."""
     return part.options.get("stateVarName", "default")
 
@@ -287,7 +287,7 @@ class Repair(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class StateRepair:
     """What a repair came to.
 
     Attributes:
@@ -296,7 +296,7 @@ class Repaired:
         derived: The new savepoint, if a row was broken.
     """
 
-    judged: tuple[Judged, ...]
+    judged: tuple[RuleVerdict, ...]
     repairs: tuple[Repair, ...]
     derived: Derived
 
@@ -327,7 +327,7 @@ def repair_savepoint(
     note: str = "",
     by: Mapping[str, str] | None = None,
     say: Say = lambda text: None,
-) -> Repaired:
+) -> StateRepair:
     """Judge a savepoint's state by rules, and make a savepoint in which the broken rows are repaired.
 
     Args:
@@ -346,7 +346,7 @@ def repair_savepoint(
         InputError, RefusedError: As `repair_state`; nothing was written.
         StreambankError: As `derive`.
     """
-    judged: list[Judged] = []
+    judged: list[RuleVerdict] = []
     repairs: list[Repair] = []
 
     def patch(state: QueryState) -> list[ChangedRows]:
@@ -370,4 +370,4 @@ def repair_savepoint(
         by=by,
         say=say,
     )
-    return Repaired(tuple(judged), tuple(repairs), derived)
+    return StateRepair(tuple(judged), tuple(repairs), derived)

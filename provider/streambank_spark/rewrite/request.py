@@ -20,7 +20,7 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError, Stre
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
 from streambank_spark.rewrite.derive import Derived, Say, derive
-from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Where, expired
+from streambank_spark.rewrite.expiry import ExpiredKeys, Idle, KeySelection, SkippedOperator, Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.repair import repair_savepoint
 from streambank_spark.rewrite.rewrite import rewrite
@@ -67,9 +67,9 @@ def carry_out(
             laid = stack.enter_context(materialized_savepoint(repository, place, earlier, staging))
             since = QueryState(spark, laid.location)
 
-        passed_over: list[PassedOver] = []
+        passed_over: list[SkippedOperator] = []
 
-        def decide(state: QueryState) -> list[Expired]:
+        def decide(state: QueryState) -> list[ExpiredKeys]:
             found = expired(state, _rule(order, since), passed_over)
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 
@@ -171,11 +171,11 @@ def check_where(spark: SparkSession, generation: Generation | None, order: Rewri
         return  # it goes on while it is looked at; the savepoint of the stop will tell
 
 
-def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | Key:
+def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | KeySelection:
     if since is not None:
         return Idle(since, order.operator)
     if order.key is not None:
-        return Key(order.key, order.operator)
+        return KeySelection(order.key, order.operator)
     assert order.where is not None
     planned = Planned.of(order.planned)
     return Where(order.where, order.operator, order.part, planned.now, order.from_form, planned.watermark_ms)

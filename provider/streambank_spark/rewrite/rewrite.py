@@ -26,7 +26,7 @@ from streambank.core.shape import JsonObject
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
-from streambank_spark.rewrite.expiry import Expired
+from streambank_spark.rewrite.expiry import ExpiredKeys
 from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
 from streambank_spark.rewrite.row_counts import count_once
 from streambank_spark.rewrite.row_patch import ChangedRows, Patch, not_encoded
@@ -56,7 +56,7 @@ def rewrite(
     target: Store,
     *,
     derived_from: str,
-    gone: Sequence[Expired] = (),
+    gone: Sequence[ExpiredKeys] = (),
     partitions: int | None = None,
     patches: Sequence[Patch] = (),
 ) -> Rewritten:

@@ -14,7 +14,7 @@ from streambank_spark.rewrite.rewrite_request import OVERWRITE, REPLACE
 from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.digest import digest_frame
 from streambank_spark.state.read import KEY, apart
-from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 MOST_BROADCAST = 100_000
 """How many changed rows each task gets as a whole; of more, rows are brought together by their keys."""
@@ -38,7 +38,7 @@ class ChangedRows:
         must_hold: Whether `holds` must be true of every row after the change, as in a repair.
     """
 
-    part: Part
+    part: StatePart
     store: str
     family: str
     partitions: int
@@ -150,7 +150,7 @@ class NewRows:
         encoded: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
     """
 
-    part: Part
+    part: StatePart
     store: str
     family: str
     partitions: int

@@ -19,7 +19,7 @@ from streambank.declaration.state import HotKeysPolicy
 from streambank.sla.skew.traffic import BatchSample, Traffic
 from streambank_spark.failures import first_line
 from streambank_spark.private import key_samples
-from streambank_spark.private.key_samples import METRIC, Point
+from streambank_spark.private.key_samples import METRIC, SamplePoint
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class KeySampling:
     """
 
     query: str
-    points: list[Point]
+    points: list[SamplePoint]
     traffic: Traffic
     dataset: Any
     note: Callable[..., None]
@@ -130,7 +130,7 @@ def sampling_of(
         salted = None if policy.hashes else key_samples.salted_partitions(frame.sparkSession)
         dataset, points = key_samples.observed(frame, policy.sample, policy.keys, salted)
     except Exception as error:  # the query must start whatever it is
-        dataset, points, failed = None, [Point(0, "query")], error
+        dataset, points, failed = None, [SamplePoint(0, "query")], error
     if not points:
         return None
     traffic = Traffic(

@@ -20,7 +20,7 @@ from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP, Request
 from streambank.core.errors import StorageError
 from streambank.driver.failure import redacted
-from streambank.driver.log import DriverLog
+from streambank.driver.log import RotatedLog
 from streambank.driver.spec import LaunchSpec
 from streambank.storage.local.reserve import keep_reserve, with_room
 from streambank_spark.private import jvm
@@ -73,7 +73,7 @@ class Poll:
         self._prune_at = control.clock.monotonic() + PRUNE_EVERY_S
         self._log = None
         if spec.log is not None:
-            self._log = DriverLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
+            self._log = RotatedLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
         self._said: dict[Callable[[], None], str] = {}
         self._once = threading.Lock()
         self._stop = threading.Event()
@@ -232,7 +232,7 @@ class ControlJournal:
         self._control = control
         self._launch_id = launch_id
         self._epoch = epoch
-        self._last_words = None if log is None else DriverLog(Path(log), max_bytes=0, files=0)
+        self._last_words = None if log is None else RotatedLog(Path(log), max_bytes=0, files=0)
 
     def record(self, kind: str, **details: object) -> None:
         """Leave an event behind. Where that fails the driver's log says so: a stop must go on regardless."""

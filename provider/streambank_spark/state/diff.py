@@ -17,9 +17,9 @@ from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
 from streambank_spark.state.columns import as_json, storable
-from streambank_spark.state.read import KEY, Choice, chosen_parts
+from streambank_spark.state.read import KEY, RowChoice, chosen_parts
 from streambank_spark.state.row_hash import hashes, row_hash
-from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 ROWS_A_KEY = 20
 """Of a key with more rows, as a join's side may have, so many are shown."""
@@ -79,20 +79,20 @@ def diff_states(
     old, new = _parts(before, operator, part), _parts(after, operator, part)
     wanted = sorted({*old, *new})
     if not wanted and (operator, part) != (None, None):
-        chosen_parts(after, Choice(operator, part))
+        chosen_parts(after, RowChoice(operator, part))
     return [_compare(before, old.get(key), after, new.get(key), samples) for key in wanted]
 
 
-def _parts(state: QueryState, operator: int | None, part: str | None) -> dict[tuple[int, str], Part]:
+def _parts(state: QueryState, operator: int | None, part: str | None) -> dict[tuple[int, str], StatePart]:
     """The parts that are asked for; none where this state has no such operator or part."""
     try:
-        return {(each.operator, each.name): each for each in chosen_parts(state, Choice(operator, part))}
+        return {(each.operator, each.name): each for each in chosen_parts(state, RowChoice(operator, part))}
     except InputError:
         return {}
 
 
 def _compare(
-    before: QueryState, old: Part | None, after: QueryState, new: Part | None, samples: int
+    before: QueryState, old: StatePart | None, after: QueryState, new: StatePart | None, samples: int
 ) -> PartDiff:
     frames = (before.whole(old) if old else None, after.whole(new) if new else None)
     some = old or new

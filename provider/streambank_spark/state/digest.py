@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from streambank.core.shape import JsonObject
 from streambank_spark.state.key_unit import UNIT, partition_of
-from streambank_spark.state.read import Choice, chosen_parts
+from streambank_spark.state.read import RowChoice, chosen_parts
 from streambank_spark.state.row_hash import hashes, row_hash
-from streambank_spark.state.state import PARTITION, Part, QueryState, elements
+from streambank_spark.state.state import PARTITION, QueryState, StatePart, elements
 from streambank_spark.state.store_rows import GONE, StoreRows
 
 _PIECE_BITS = 22
@@ -57,10 +57,10 @@ def digest_of(state: QueryState, operator: int | None = None, part: str | None =
         InputError: There is no such operator or part.
         FormatError: State of a type that is not known (code `unknown-type`).
     """
-    return [_digest(state, each) for each in chosen_parts(state, Choice(operator, part))]
+    return [_digest(state, each) for each in chosen_parts(state, RowChoice(operator, part))]
 
 
-def _digest(state: QueryState, part: Part) -> StoreDigest:
+def _digest(state: QueryState, part: StatePart) -> StoreDigest:
     frame = state.whole(part)
     rows, digest = digest_frame(frame, elements(frame))
     return StoreDigest(part.operator, part.name, rows, digest)

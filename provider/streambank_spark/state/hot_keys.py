@@ -34,7 +34,7 @@ _JSON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes(JsonObject):
+class KeySizes(JsonObject):
     """The state of one operator by key.
 
     Attributes:
@@ -122,7 +122,7 @@ def _text(column: Column) -> Column:
     return F.to_json(column, _JSON)
 
 
-def sizes(grouped: DataFrame, top: int) -> Sizes:
+def sizes(grouped: DataFrame, top: int) -> KeySizes:
     """The largest keys, and what each partition holds.
 
     Args:
@@ -142,7 +142,9 @@ def sizes(grouped: DataFrame, top: int) -> Sizes:
     # Of all bytes or of all rows, whichever share is larger: a key can be hot by either.
     share = F.greatest(F.col("bytes") / (size_bytes or 1), F.col("rows") / (rows or 1))
     largest = keyed.orderBy(share.desc(), "key").limit(top).collect()
-    return Sizes(keys, rows, size_bytes, partitions, [_sized(row, keys, rows, size_bytes) for row in largest])
+    return KeySizes(
+        keys, rows, size_bytes, partitions, [_sized(row, keys, rows, size_bytes) for row in largest]
+    )
 
 
 def _keyed(grouped: DataFrame) -> DataFrame:

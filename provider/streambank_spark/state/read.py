@@ -21,13 +21,13 @@ from streambank.core.shape import JsonObject
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, in_words
 from streambank_spark.state.columns import as_json, column, fields_of, storable
-from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 KEY, VALUE = "key", "value"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RowChoice:
     """Which rows.
 
     Attributes:
@@ -44,7 +44,7 @@ class Choice:
     where: str | None = None
 
 
-def chosen_parts(state: QueryState, choice: Choice) -> list[Part]:
+def chosen_parts(state: QueryState, choice: RowChoice) -> list[StatePart]:
     """The parts to look at.
 
     Raises:
@@ -53,7 +53,7 @@ def chosen_parts(state: QueryState, choice: Choice) -> list[Part]:
     operators = state.operators(choice.operator)
     if choice.part is None or choice.operator is not None:
         return [part for operator in operators for part in state.parts(operator, choice.part)]
-    found: list[Part] = []
+    found: list[StatePart] = []
     missing: InputError | None = None
     for operator in operators:
         try:
@@ -65,7 +65,7 @@ def chosen_parts(state: QueryState, choice: Choice) -> list[Part]:
     return found
 
 
-def chosen(state: QueryState, part: Part, choice: Choice) -> DataFrame:
+def chosen(state: QueryState, part: StatePart, choice: RowChoice) -> DataFrame:
     """The rows of a part that a choice picks, of types that can be written.
 
     Raises:
@@ -123,7 +123,7 @@ def bad_expression(
     )
 
 
-def read_rows(state: QueryState, choice: Choice, limit: int) -> tuple[list[dict[str, Any]], bool]:
+def read_rows(state: QueryState, choice: RowChoice, limit: int) -> tuple[list[dict[str, Any]], bool]:
     """Rows as JSON, and whether there are more of them.
 
     Args:
@@ -140,7 +140,7 @@ def read_rows(state: QueryState, choice: Choice, limit: int) -> tuple[list[dict[
     return found, False
 
 
-def iterate_rows(state: QueryState, choice: Choice) -> Iterator[dict[str, Any]]:
+def iterate_rows(state: QueryState, choice: RowChoice) -> Iterator[dict[str, Any]]:
     """All rows as JSON, one partition of them in memory at a time.
 
     Raises:
@@ -149,7 +149,7 @@ def iterate_rows(state: QueryState, choice: Choice) -> Iterator[dict[str, Any]]:
     return _rows(state, choice, 0)
 
 
-def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, Any]]:
+def _rows(state: QueryState, choice: RowChoice, limit: int) -> Iterator[dict[str, Any]]:
     given = 0
     for part in _with_key(state, choice):
         frame = chosen(state, part, choice)
@@ -165,7 +165,7 @@ def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, A
             return
 
 
-def _with_key(state: QueryState, choice: Choice) -> list[Part]:
+def _with_key(state: QueryState, choice: RowChoice) -> list[StatePart]:
     """The parts to read: those whose key has the fields that are asked for.
 
     Raises:
@@ -174,7 +174,7 @@ def _with_key(state: QueryState, choice: Choice) -> list[Part]:
     parts = chosen_parts(state, choice)
     if choice.key is None:
         return parts
-    found: list[Part] = []
+    found: list[StatePart] = []
     misfit: InputError | None = None
     for part in parts:
         kind = apart(state.frame(part)).schema[KEY].dataType
@@ -238,7 +238,7 @@ class Exported(JsonObject):
     columns: str
 
 
-def export_state(spark: SparkSession, state: QueryState, target: str, choice: Choice) -> list[Exported]:
+def export_state(spark: SparkSession, state: QueryState, target: str, choice: RowChoice) -> list[Exported]:
     """Write rows of state as Parquet, a folder for each part: `<operator>-<part>`.
 
     Args:

@@ -32,7 +32,7 @@ _COLLECTIONS = ("list_value", "map_value")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatePart:
     """What the state reader reads at once.
 
     Attributes:
@@ -47,27 +47,27 @@ class Part:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def parts_of(operator: OperatorState) -> list[Part]:
+def parts_of(operator: OperatorState) -> list[StatePart]:
     """All parts of an operator; together they hold all that it remembers.
 
     What is left out is Spark's own: indexes by time of expiry, counters, and of a join whether a row has
     found another one (`matched`), which the state reader does not show.
     """
     if operator.variables or operator.timers:
-        parts = [Part(operator.operator, name, {"stateVarName": name}) for name in operator.variables]
+        parts = [StatePart(operator.operator, name, {"stateVarName": name}) for name in operator.variables]
         if operator.timers:
             # Of a variable of that name, there is a part of each.
-            parts.append(Part(operator.operator, TIMERS, {"readRegisteredTimers": "true"}))
+            parts.append(StatePart(operator.operator, TIMERS, {"readRegisteredTimers": "true"}))
         return parts
     stores = [store.store for store in operator.stores]
     if operator.name == "symmetricHashJoin" or any(name.startswith("left-") for name in stores):
-        return [Part(operator.operator, side, {"joinSide": side}) for side in _SIDES]
+        return [StatePart(operator.operator, side, {"joinSide": side}) for side in _SIDES]
     return [store_part(operator, name) for name in stores]
 
 
-def store_part(operator: OperatorState, store: str) -> Part:
+def store_part(operator: OperatorState, store: str) -> StatePart:
     """A store of an operator, as it is: of a join, with what Spark keeps beside the rows."""
-    return Part(operator.operator, store, {"storeName": store} if len(operator.stores) > 1 else {})
+    return StatePart(operator.operator, store, {"storeName": store} if len(operator.stores) > 1 else {})
 
 
 class QueryState:
@@ -110,7 +110,7 @@ class QueryState:
             )
         return found
 
-    def parts(self, operator: OperatorState, wanted: str | None = None) -> list[Part]:
+    def parts(self, operator: OperatorState, wanted: str | None = None) -> list[StatePart]:
         """The parts of an operator, or the one of this name.
 
         Args:
@@ -130,18 +130,18 @@ class QueryState:
             )
         return found
 
-    def frame(self, part: Part) -> DataFrame:
+    def frame(self, part: StatePart) -> DataFrame:
         """Its rows: `key`, what belongs to it (`value`, or an element of a list or map), and `PARTITION`.
 
         Of timers that is `expiration_timestamp_ms`.
         """
         return self._load(part, {})
 
-    def whole(self, part: Part) -> DataFrame:
+    def whole(self, part: StatePart) -> DataFrame:
         """The same with each list and map as one value of its key, so that the order of a list is told."""
         return self._load(part, {"flattenCollectionTypes": "false"} if "stateVarName" in part.options else {})
 
-    def _load(self, part: Part, more: Mapping[str, str]) -> DataFrame:
+    def _load(self, part: StatePart, more: Mapping[str, str]) -> DataFrame:
         reader = self.session.read.format("statestore").option("batchId", self.closure.batch)
         return reader.option("operatorId", part.operator).options(**part.options, **more).load(self.location)
 

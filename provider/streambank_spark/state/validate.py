@@ -16,13 +16,13 @@ from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.columns import as_json, storable
-from streambank_spark.state.read import Choice, apart, bad_expression, chosen_parts
+from streambank_spark.state.read import RowChoice, apart, bad_expression, chosen_parts
 from streambank_spark.state.rule import Rule
-from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(JsonObject):
+class RuleVerdict(JsonObject):
     """How a part keeps a rule.
 
     Attributes:
@@ -38,7 +38,7 @@ class Judged(JsonObject):
     examples: list[dict[str, Any]]
 
 
-def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[Judged]:
+def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[RuleVerdict]:
     """Judge every row of state by the rules.
 
     Args:
@@ -51,11 +51,11 @@ def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list
     return [
         _judge(state, part, rule, limit)
         for rule in rules
-        for part in chosen_parts(state, Choice(rule.operator, rule.part))
+        for part in chosen_parts(state, RowChoice(rule.operator, rule.part))
     ]
 
 
-def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
+def _judge(state: QueryState, part: StatePart, rule: Rule, limit: int) -> RuleVerdict:
     frame = apart(state.frame(part))
     try:
         holds = F.coalesce(computed(frame, rule.expression), F.lit(False))
@@ -71,4 +71,4 @@ def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
         names = [name for name in bad.columns if name != PARTITION]
         told = bad.select(PARTITION, as_json(bad, names).alias("row")).limit(limit)
         examples = [{"partition": row[PARTITION]} | loads(row["row"]) for row in told.collect()]
-    return Judged(rule.expression, part.operator, part.name, rows, broken, examples)
+    return RuleVerdict(rule.expression, part.operator, part.name, rows, broken, examples)

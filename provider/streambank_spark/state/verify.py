@@ -32,7 +32,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.view import SavedFiles
 from streambank_spark.failures import WRONG_SCHEMA, first_line, has_wrong_schema
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
-from streambank_spark.state.state import Part, QueryState, parts_of, store_part
+from streambank_spark.state.state import QueryState, StatePart, parts_of, store_part
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
 _READERS_OWN = "STDS_FAILED_TO_READ_STATE_SCHEMA"
@@ -101,7 +101,7 @@ class _Look:
     state: QueryState
     index: CheckpointIndex
 
-    def lacks_schema(self, operator: OperatorState, part: Part) -> str | None:
+    def lacks_schema(self, operator: OperatorState, part: StatePart) -> str | None:
         """A store of a part that has no schema file; None where each has one."""
         files = self.index.operators[operator.operator]
         if files.schemas_v3:
@@ -155,7 +155,7 @@ def _not_checked(where: str, why: str, *, remedy: bool) -> Finding:
 
 
 def _open(
-    look: _Look, operator: OperatorState, part: Part, counted: int | None, name: str | None
+    look: _Look, operator: OperatorState, part: StatePart, counted: int | None, name: str | None
 ) -> Iterator[Finding]:
     where = f"state/{part.operator}, {part.name}"
     state = look.state
@@ -219,7 +219,7 @@ def _counts(manifest: Manifest) -> dict[tuple[int, str], int | None]:
 
 def _readings(
     operator: OperatorState, counts: dict[tuple[int, str], int | None]
-) -> Iterator[tuple[Part, int | None]]:
+) -> Iterator[tuple[StatePart, int | None]]:
     """What is read, and how many rows it must have.
 
     Stores of their own are read one by one, so that their rows can be compared. Where one store holds several

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from streambank.compaction.compact import CompactionRequest, compact, plan
-from streambank.compaction.dead_files import Reason
+from streambank.compaction.dead_files import DeadReason
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine, check_place, quarantine_location
-from streambank.compaction.quiet_check import Watch
+from streambank.compaction.quiet_check import QuietCheck
 from streambank.compaction.undo import bring_back
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StreambankError
 from streambank.storage.local.store import LocalStore
@@ -54,12 +54,12 @@ def test_there_and_back(base: Store) -> None:
     after = contents(base.child("ck"))
     assert {*before} - {*after} == {file.path for file in report.files}
     assert {file.reason for file in report.files} == {
-        Reason.OLD_LOG_ENTRY,
-        Reason.ABANDONED_ATTEMPT,
-        Reason.ABANDONED_PARTITION,
-        Reason.SUPERSEDED,
-        Reason.TEMPORARY,
-        Reason.ORPHAN_CHECKSUM,
+        DeadReason.OLD_LOG_ENTRY,
+        DeadReason.ABANDONED_ATTEMPT,
+        DeadReason.ABANDONED_PARTITION,
+        DeadReason.SUPERSEDED,
+        DeadReason.TEMPORARY,
+        DeadReason.ORPHAN_CHECKSUM,
     }
     assert {"offsets/4", "sources/0/0", "metadata"} <= {*after}
     assert report.won.bytes == sum(len(before[file.path]) for file in report.files)
@@ -170,7 +170,7 @@ def test_files_that_are_in_neither_place_are_named(base: Store) -> None:
     assert back.missing == ("offsets/0",)
 
 
-WATCHED = CompactionRequest(stopped=True, watch=Watch(quiet_s=600, watch_s=0))
+WATCHED = CompactionRequest(stopped=True, watch=QuietCheck(quiet_s=600, watch_s=0))
 
 
 def test_a_young_file_is_a_sign_of_life(base: Store) -> None:
@@ -180,7 +180,7 @@ def test_a_young_file_is_a_sign_of_life(base: Store) -> None:
     assert error.value.code == "signs-of-life"
     assert contents(base) == before
     assert [refusal.code for refusal in plan(base.child("ck"), WATCHED).refusals] == ["signs-of-life"]
-    later = Watch(quiet_s=600, watch_s=0, now_ns=lambda: time.time_ns() + 601 * 10**9)
+    later = QuietCheck(quiet_s=600, watch_s=0, now_ns=lambda: time.time_ns() + 601 * 10**9)
     assert compact(base.child("ck"), base.child("q"), replace(WATCHED, watch=later)).files
 
 
@@ -189,7 +189,7 @@ def test_a_change_while_looking_is_a_sign_of_life(base: Store) -> None:
         assert seconds == 5.0
         base.write("ck/state/0/1/6.delta", b"of a query that runs")
 
-    watch = Watch(quiet_s=0, watch_s=5.0, sleep=write)
+    watch = QuietCheck(quiet_s=0, watch_s=5.0, sleep=write)
     assert (
         refused(compact, base.child("ck"), base.child("q"), replace(WATCHED, watch=watch)) == "signs-of-life"
     )
@@ -291,7 +291,7 @@ def test_a_recorded_checkpoint_there_and_back(tmp_path: Path) -> None:
     whole.into(base.child("ck"))
     needed = closure(base.child("ck"))
     report = compact(base.child("ck"), base.child("q"), STOPPED)
-    assert {Reason.UNNAMED_DATA, Reason.ABANDONED_PARTITION} <= {*report.reasons}
+    assert {DeadReason.UNNAMED_DATA, DeadReason.ABANDONED_PARTITION} <= {*report.reasons}
     assert closure(base.child("ck")) == needed
     undo(base)
     assert contents(base.child("ck")) == whole.files

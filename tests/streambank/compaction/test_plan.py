@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from streambank.checkpoint.grammar import Kind, classify
-from streambank.compaction.dead_files import WHY, Reason, Stopped, stage
+from streambank.compaction.dead_files import WHY, DeadReason, Stopped, stage
 from streambank.compaction.plan import CompactionPlan, plan_stopped
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from tests.support.checkpoint.garbage import garbage_for
@@ -129,7 +129,7 @@ def test_what_names_other_files_goes_first() -> None:
     found = plan(checkpoint("4.3.0/rocksdb-window"))
     stages = [stage(each.reason) for each in found.dead]
     assert stages == sorted(stages)
-    logs = [each.info.path for each in found.dead if each.reason is Reason.OLD_LOG_ENTRY]
+    logs = [each.info.path for each in found.dead if each.reason is DeadReason.OLD_LOG_ENTRY]
     assert logs.index("commits/0") < logs.index("offsets/0") < logs.index("commits/1")
 
 
@@ -141,8 +141,8 @@ def test_a_mistake_in_judging_is_found_before_anything_moves(monkeypatch: pytest
         if classify(wanted).kind is Kind.CHECKSUM:
             continue
 
-        def mistaken(self: Stopped, path: str, wanted: str = wanted) -> Reason | None:
-            return Reason.SUPERSEDED if path == wanted else judge(self, path)
+        def mistaken(self: Stopped, path: str, wanted: str = wanted) -> DeadReason | None:
+            return DeadReason.SUPERSEDED if path == wanted else judge(self, path)
 
         monkeypatch.setattr(Stopped, "judge", mistaken)
         with pytest.raises(StreambankError):
@@ -150,7 +150,7 @@ def test_a_mistake_in_judging_is_found_before_anything_moves(monkeypatch: pytest
 
 
 def test_each_reason_is_said_in_words() -> None:
-    assert WHY.keys() == {*Reason}
+    assert WHY.keys() == {*DeadReason}
 
 
 def planned_twice(whole: Checkpoint) -> Checkpoint:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.claims import Clock
-from streambank.control.operation import OperationLock, Waits
+from streambank.control.operation import OperationLock, WaitLog
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage import open_store
 from tests.support.jobs.declared import BY, ELSEWHERE
@@ -131,7 +131,7 @@ def test_a_wait_is_logged_once_and_again_while_it_lasts(
 ) -> None:
     monkeypatch.setattr("streambank.control.operation.LOGGED_EVERY_S", every_s)
     caplog.set_level(logging.INFO, "streambank")
-    waits = Waits(logging.getLogger("streambank.job.start"))
+    waits = WaitLog(logging.getLogger("streambank.job.start"))
     for text in ("one", "one", "two", "one"):
         waits(text)
     assert caplog.messages == expected

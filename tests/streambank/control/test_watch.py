@@ -12,21 +12,21 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.records import decode_json, encode_json
-from streambank.control.watch import Standing, Watcher, WatchView
+from streambank.control.watch import Watcher, WatcherState, WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage.store import Store
 from tests.support.storage.faulty_store import FaultyStore
 
 OLD = {"dag_id": "flights.run", "run_id": "manual__old"}
 NEW = {"dag_id": "flights.run", "run_id": "manual__new"}
-MINE = Standing()
+MINE = WatcherState()
 
 
 class _ByNew:
     """Equal to how one stands beside a newer watcher that may act."""
 
     def __eq__(self, found: object) -> bool:
-        return isinstance(found, Standing) and not found.lost and found.replaced_by == WHO_NEW
+        return isinstance(found, WatcherState) and not found.lost and found.replaced_by == WHO_NEW
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -107,8 +107,8 @@ def test_one_whose_records_are_lost_and_that_none_follows_learns_it_and_leaves_n
     old = begin(control, 2, OLD)
     seen = view(control)
     lose(control)
-    assert control.watches.standing(old) == Standing(lost=True)
-    assert control.watches.sign(old, desired=1) == Standing(lost=True)
+    assert control.watches.standing(old) == WatcherState(lost=True)
+    assert control.watches.sign(old, desired=1) == WatcherState(lost=True)
     assert not control.watches.end(old, "failed")
     control.watches.note_idle(seen, "flights.run is paused")
     assert [*control.store.names("watch")] == []
@@ -175,7 +175,7 @@ def test_records_from_before_it_replace_no_watcher(control: JobControl, ended: b
     mine = control.watches.begin(by=NEW, desired=1)
     control.store.delete(control.watches.records.key(mine.number))
 
-    assert control.watches.standing(mine) == Standing(lost=True) == control.watches.sign(mine, desired=1)
+    assert control.watches.standing(mine) == WatcherState(lost=True) == control.watches.sign(mine, desired=1)
     again = control.watches.begin_again(mine, by=NEW, desired=1)
     assert again is not None and again.number == 2
     assert control.watches.sign(again, desired=1) == MINE

@@ -30,7 +30,7 @@ from streambank.driver.prepare import prepare_launch
 from streambank.job.history import job_history
 from streambank.job.sign_records import sign_records
 from streambank.job.start import start_job
-from streambank.kafka.recording import Reader, SourceRecorder
+from streambank.kafka.recording import KafkaReader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
@@ -290,7 +290,7 @@ def test_records_that_kafka_lets_go_while_a_copy_is_filled_are_refused(tmp_path:
     broker.put("flights", (0, 150), (0, 130))
     made = copied_job(tmp_path)
     checkpoint = open_store(str(write_checkpoint(tmp_path / "kafka", '{"flights":{"0":100,"1":120}}')))
-    readers = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    readers = SourceRecorder(broker.brokers(), [KafkaReader(SERVERS, {"subscribe": "flights"})])
     request = TakeRequest(checkpoint, made.repository, "orders", sources=readers, new_query=True)
     taken = take(request)
 

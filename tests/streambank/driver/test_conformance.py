@@ -18,7 +18,7 @@ from streambank.driver.conformance import LauncherConformance, Trial, rate_job
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.launchers.local import LocalLauncher
-from streambank.driver.launchers.registered import Checked
+from streambank.driver.launchers.registered import CheckedLauncher
 from streambank.driver.spec import LaunchSpec, new_launch_id
 from tests.support.drivers.installed_launcher import fake_ssh, install_example
 from tests.support.drivers.real_driver import CONF
@@ -133,7 +133,7 @@ def test_a_job_on_an_installed_launcher_lives_through_everything(folder: Path, s
 def test_a_place_that_does_not_answer_never_says_that_a_driver_ended(folder: Path, site: Path) -> None:
     job = rate_job(folder, "ssh", settings=told(folder, fake_submit(folder)))
     launcher, handle = launcher_for(job), Handle(new_launch_id(), (), None, "edge-node:x")
-    assert isinstance(launcher, Checked)
+    assert isinstance(launcher, CheckedLauncher)
     assert launcher.status(handle).state == "ended", "it answers, and has none"
     (folder / "down").touch()
     for ask in (lambda: launcher.status(handle), lambda: launcher.find(job.records())):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.driver.log import DriverLog, cut_off_beginning, whole_blocks
+from streambank.driver.log import RotatedLog, cut_off_beginning, whole_blocks
 
 CHATTER = """
 import os, sys
@@ -27,7 +27,7 @@ def can_cut(folder: Path) -> bool:
 
 
 def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=100, files=2)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=100, files=2)
     assert not log.rotate_if_needed()
     log.path.write_text("hello\n")
     assert not log.rotate_if_needed()
@@ -37,7 +37,7 @@ def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
 def test_a_log_that_two_processes_write_as_fast_as_they_can_stays_within_bounds_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=500_000, files=60)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=500_000, files=60)
     with log.path.open("ab") as file:
         writers = [
             subprocess.Popen([sys.executable, "-c", CHATTER, name, str(LINES)], stdout=file) for name in "ab"
@@ -73,7 +73,7 @@ def test_where_nothing_can_be_cut_off_the_log_is_copied_and_emptied(
         return False
 
     monkeypatch.setattr("streambank.driver.log.cut_off_beginning", cannot)
-    log = DriverLog(tmp_path / "driver.log", max_bytes=10_000, files=3)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=10_000, files=3)
     text = "".join(f"line {number}\n" for number in range(2000))
     log.path.write_text(text)
 
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_cut_off_the_log_is_copied_and_emptied(
 
 
 def test_a_line_over_the_seam_of_a_rotation_is_one_line(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=20_000, files=3)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=20_000, files=3)
     lines = [f"line {number:06d} {'x' * 100}" for number in range(300)]
     log.path.write_text("".join(f"{line}\n" for line in lines))
     assert log.rotate_if_needed()
@@ -102,7 +102,7 @@ def test_a_disk_that_fails_while_it_cuts_is_an_error(tmp_path: Path) -> None:
 
 
 def test_only_so_many_parts_are_kept_and_a_burst_is_cut(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=1000, files=3)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=1000, files=3)
     for number in range(7):
         log.path.write_text(f"{number}\n" * 2000)
         assert log.rotate_if_needed()
@@ -118,17 +118,17 @@ def test_only_so_many_parts_are_kept_and_a_burst_is_cut(tmp_path: Path) -> None:
 
 
 def test_the_last_lines_reach_back_over_a_rotation(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=10, files=2)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=10, files=2)
     log.path.write_text("one\ntwo\nthree\n")
     log.rotate_if_needed()
     log.path.write_text("four\n")
     assert log.last_lines(3) == ["two", "three", "four"]
     assert log.last_lines(9) == ["one", "two", "three", "four"]
-    assert DriverLog(tmp_path / "none.log", max_bytes=1, files=1).last_lines(3) == []
+    assert RotatedLog(tmp_path / "none.log", max_bytes=1, files=1).last_lines(3) == []
 
 
 def test_lines_of_any_bytes_and_any_length_can_be_shown(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=10, files=2)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=10, files=2)
     log.path.write_bytes(b"\xff\xfe odd\n" + b"x" * 100_000)
     (line,) = log.last_lines(1)
     assert len(line) == 2000
@@ -138,7 +138,7 @@ def test_a_rotation_on_a_full_disk_costs_no_older_part_but_the_oldest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again each second: parts that moved on each time would all be gone in a moment."""
-    log = DriverLog(tmp_path / "driver.log", max_bytes=100, files=4)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=100, files=4)
     log.path.write_text("x" * 10_000)
     for number in (1, 2, 3, 4):
         log.part(number).write_text(f"part {number}")
@@ -158,7 +158,7 @@ def test_a_rotation_on_a_full_disk_costs_no_older_part_but_the_oldest(
 
 
 def test_a_log_that_cannot_be_rotated_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=10, files=2)
+    log = RotatedLog(tmp_path / "driver.log", max_bytes=10, files=2)
     log.path.write_text("x" * 100)
     (tmp_path / "driver.log.1").mkdir()
     (tmp_path / "driver.log.2").mkdir()

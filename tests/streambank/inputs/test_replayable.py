@@ -11,7 +11,7 @@ import pytest
 
 from streambank.core.units import utc_now
 from streambank.inputs.replayable import Replayable, look_at_replayable, replayable_effect
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.kafka.fake_broker import SERVERS, FakeBroker
@@ -87,9 +87,9 @@ def test_other_sources(tmp_path: Path, broker: FakeBroker, source: dict[str, Any
 
 
 def test_what_a_plan_says() -> None:
-    soon = Replay("0", ("flights",), "until", NOW + timedelta(hours=11), "retention.ms")
-    ever, gone = Replay("1", (), "for-ever", None, ""), Replay("2", (), "gone", None, "It is gone.")
-    away = Replay("3", (), "not-known", None, "Kafka is down.")
+    soon = KafkaReplay("0", ("flights",), "until", NOW + timedelta(hours=11), "retention.ms")
+    ever, gone = KafkaReplay("1", (), "for-ever", None, ""), KafkaReplay("2", (), "gone", None, "It is gone.")
+    away = KafkaReplay("3", (), "not-known", None, "Kafka is down.")
     assert replayable_effect((), NOW) == ""
     assert replayable_effect((ever,), NOW) == "Nothing limits how long the input can be read again."
     assert replayable_effect((ever, soon), NOW) == (

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, this_process
-from streambank.control.watch import Standing, Watcher
+from streambank.control.watch import Watcher, WatcherState
 from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
 from tests.support.jobs.declared import ELSEWHERE
@@ -352,10 +352,10 @@ def test_a_watcher_whose_dag_is_paused_gives_signs_and_watches_nothing(control: 
 
 def test_of_two_watchers_the_newer_one_counts_and_the_older_one_learns_it(control: JobControl) -> None:
     older = control.watches.begin(by=BY_RUN, desired=1)
-    assert control.watches.sign(older, desired=1) == Standing()
+    assert control.watches.sign(older, desired=1) == WatcherState()
     newer = control.watches.begin(by={"dag_id": "flights.run", "run_id": "manual__2"}, desired=1)
     assert control.watches.sign(older, desired=1).replaced_by == "run manual__2 of flights.run"
-    assert control.watches.sign(newer, desired=1) == Standing()
+    assert control.watches.sign(newer, desired=1) == WatcherState()
     assert control.watches.end(older, "replaced") and not control.watches.end(older, "stopped")
     view = control.watches.view()
     assert view is not None and (view.watcher, view.end) == (newer, {})

@@ -8,7 +8,7 @@ import pytest
 
 from streambank.checkpoint.sources import SourceState
 from streambank.declaration.kafka import kafka_sources
-from streambank.kafka.recording import Reader
+from streambank.kafka.recording import KafkaReader
 from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.kafka.source import look_at_source
 from tests.support.kafka.fake_broker import FakeBroker
@@ -122,6 +122,6 @@ def test_who_has_not_said_that_there_is_no_kafka_is_not_believed_to(facts: dict[
 
 
 def test_a_pattern_that_only_java_can_read_may_be_that_of_any_source() -> None:
-    reader = Reader("a:9092", {"subscribepattern": "[a-z&&[^q]]+"})
+    reader = KafkaReader("a:9092", {"subscribepattern": "[a-z&&[^q]]+"})
     assert reader.reads(["flights"]), "Python would read the classes otherwise, and find nothing"
-    assert not Reader("a:9092", {"subscribepattern": "flight"}).reads(["flights"])
+    assert not KafkaReader("a:9092", {"subscribepattern": "flight"}).reads(["flights"])

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streambank.kafka.broker import Retention
+from streambank.kafka.broker import TopicRetention
 from streambank.kafka.offsets import Spot
-from streambank.kafka.retention import Replay, replay_of, shortest
+from streambank.kafka.retention import KafkaReplay, replay_of, shortest
 from tests.support.kafka.fake_broker import FakeBroker
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -23,12 +23,12 @@ FILES = {"source": "1", "offset": '{"logOffset":4}'}
 def broker() -> FakeBroker:
     fake = FakeBroker()
     fake.put("flights", (0, 30), (0, 30))
-    fake.kept["flights"] = Retention("delete", 2 * HOUR_MS, None)
+    fake.kept["flights"] = TopicRetention("delete", 2 * HOUR_MS, None)
     fake.times_ms = {("flights", 0): {10: NOW_MS - HOUR_MS}, ("flights", 1): {20: NOW_MS}}
     return fake
 
 
-def asked(broker: FakeBroker, source: dict[str, str] | None = None) -> Replay:
+def asked(broker: FakeBroker, source: dict[str, str] | None = None) -> KafkaReplay:
     from streambank.kafka.settings import KafkaConnection
 
     brokers = broker.brokers(KafkaConnection("kafka:9092"))
@@ -51,16 +51,20 @@ def test_where_nothing_has_come_since_a_whole_retention_is_left(broker: FakeBrok
 @pytest.mark.parametrize(
     ("kept", "state", "why"),
     [
-        (Retention("compact", None, None, 2 * HOUR_MS), "until", "newest record of each key"),
-        (Retention("compact", None, None, 2 * HOUR_MS), "until", "deletions go after delete.retention.ms"),
-        (Retention("compact", None, None), "not-known", "does not say"),
-        (Retention("delete", None, None), "for-ever", "nothing is deleted by age"),
-        (Retention("delete", None, 1000), "not-known", "retention.bytes"),
-        (Retention("delete", 2 * HOUR_MS, 1000), "until", "may end it sooner"),
-        (Retention("compact,delete", 2 * HOUR_MS, None, HOUR_MS), "until", "is compacted"),
+        (TopicRetention("compact", None, None, 2 * HOUR_MS), "until", "newest record of each key"),
+        (
+            TopicRetention("compact", None, None, 2 * HOUR_MS),
+            "until",
+            "deletions go after delete.retention.ms",
+        ),
+        (TopicRetention("compact", None, None), "not-known", "does not say"),
+        (TopicRetention("delete", None, None), "for-ever", "nothing is deleted by age"),
+        (TopicRetention("delete", None, 1000), "not-known", "retention.bytes"),
+        (TopicRetention("delete", 2 * HOUR_MS, 1000), "until", "may end it sooner"),
+        (TopicRetention("compact,delete", 2 * HOUR_MS, None, HOUR_MS), "until", "is compacted"),
     ],
 )
-def test_what_the_topic_keeps(broker: FakeBroker, kept: Retention, state: str, why: str) -> None:
+def test_what_the_topic_keeps(broker: FakeBroker, kept: TopicRetention, state: str, why: str) -> None:
     broker.kept["flights"] = kept
     found = asked(broker)
     assert found.state == state
@@ -70,14 +74,16 @@ def test_what_the_topic_keeps(broker: FakeBroker, kept: Retention, state: str, w
 @pytest.mark.parametrize(
     ("kept", "hours"),
     [
-        (Retention("compact", HOUR_MS, None, 3 * HOUR_MS), 2),
-        (Retention("compact,delete", 2 * HOUR_MS, None, 9 * HOUR_MS), 1),
-        (Retention("compact,delete", 9 * HOUR_MS, None, 2 * HOUR_MS), 1),
-        (Retention("compact,delete", None, None, 2 * HOUR_MS), 1),
-        (Retention("compact", None, None, 0), -1),
+        (TopicRetention("compact", HOUR_MS, None, 3 * HOUR_MS), 2),
+        (TopicRetention("compact,delete", 2 * HOUR_MS, None, 9 * HOUR_MS), 1),
+        (TopicRetention("compact,delete", 9 * HOUR_MS, None, 2 * HOUR_MS), 1),
+        (TopicRetention("compact,delete", None, None, 2 * HOUR_MS), 1),
+        (TopicRetention("compact", None, None, 0), -1),
     ],
 )
-def test_deletions_of_a_compacted_topic_go_first(broker: FakeBroker, kept: Retention, hours: int) -> None:
+def test_deletions_of_a_compacted_topic_go_first(
+    broker: FakeBroker, kept: TopicRetention, hours: int
+) -> None:
     broker.kept["flights"] = kept
     assert asked(broker).until == NOW + timedelta(hours=hours)
 
@@ -110,8 +116,8 @@ def test_a_record_that_says_no_time_leaves_it_unknown(broker: FakeBroker) -> Non
 
 
 def test_the_source_that_ends_first_counts(broker: FakeBroker) -> None:
-    soon, ever = asked(broker), Replay("1", ("w",), "for-ever", None, "")
-    gone = Replay("2", ("x",), "gone", None, "")
+    soon, ever = asked(broker), KafkaReplay("1", ("w",), "for-ever", None, "")
+    gone = KafkaReplay("2", ("x",), "gone", None, "")
     assert shortest([ever, soon]) is soon
     assert shortest([soon, gone, ever]) is gone
     assert shortest([]) is None

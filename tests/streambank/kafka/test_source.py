@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from streambank.checkpoint.sources import SourceState
-from streambank.kafka.broker import Retention
+from streambank.kafka.broker import TopicRetention
 from streambank.kafka.offsets import parse_offsets
-from streambank.kafka.recording import Reader, SourceRecorder
+from streambank.kafka.recording import KafkaReader, SourceRecorder
 from streambank.kafka.source import SourceStanding, look_at_source
 from streambank.kafka.topics import topic_pattern
 from tests.support.kafka.fake_broker import SERVERS, FakeBroker
 
 OFFSETS = '{"flights":{"0":100,"1":120}}'
 STATE = SourceState("0", "initial", OFFSETS, ("sources/0/0",))
-READER = Reader.of({"bootstrap": SERVERS, "subscribe": "flights"})
+READER = KafkaReader.of({"bootstrap": SERVERS, "subscribe": "flights"})
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_a_partition_that_goes_while_it_is_asked_about_is_not_known(broker: Fake
 
 
 def by(broker: FakeBroker, **subscribed: str) -> dict[str, Any]:
-    recorder = SourceRecorder(broker.brokers(), [Reader.of({"bootstrap": SERVERS, **subscribed})])
+    recorder = SourceRecorder(broker.brokers(), [KafkaReader.of({"bootstrap": SERVERS, **subscribed})])
     return {"source": "0", "offset": OFFSETS, **recorder.describe(STATE)}
 
 
@@ -290,7 +290,7 @@ def test_partitions_that_the_query_does_not_read_are_not_looked_at(broker: FakeB
 
 def test_a_compacted_topic_has_not_all_that_came(broker: FakeBroker) -> None:
     record = saved(broker)
-    broker.kept["flights"] = Retention("compact", None, None, 86_400_000)
+    broker.kept["flights"] = TopicRetention("compact", None, None, 86_400_000)
     found = look(record, broker)
     assert (found.safe, found.compacted, found.to_dict()["compacted"]) == (True, ("flights",), ["flights"])
     said = "".join(found.notes())
@@ -330,4 +330,4 @@ def test_what_somebody_has_to_grant_does_not_come_by_waiting(broker: FakeBroker)
     ],
 )
 def test_a_source_is_known_by_the_topics_that_it_subscribed_to(facts: dict[str, str], reads: bool) -> None:
-    assert Reader.of(facts).reads(["flights"]) is reads
+    assert KafkaReader.of(facts).reads(["flights"]) is reads

@@ -11,8 +11,8 @@ import pytest
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.doctor.checks.sources import check_asked
 from streambank.inputs.sources import check_still_there, look_at_sources
-from streambank.kafka.broker import Retention
-from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
+from streambank.kafka.broker import TopicRetention
+from streambank.kafka.recording import KafkaReader, KafkaSinkCapture, SourceRecorder
 from streambank.kafka.settings import Brokers
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
@@ -44,7 +44,7 @@ class World:
         sink = KafkaSinkCapture(
             brokers, SERVERS, "delays", committed_ms=lambda batch: 5000, begun=lambda batch: False
         )
-        sources = SourceRecorder(brokers, [Reader(SERVERS, {"subscribe": "flights"})])
+        sources = SourceRecorder(brokers, [KafkaReader(SERVERS, {"subscribe": "flights"})])
         return take(TakeRequest(self.checkpoint, self.repository, "flights", sinks=[sink], sources=sources))
 
     def restore(self, savepoint: str, into: str = "restored", **more: Any) -> Any:
@@ -200,7 +200,7 @@ def test_plan_and_report_say_until_when_and_what_is_compacted(world: World) -> N
         "The input can be read again until 2096-10-09T07:06:40.000Z, for "
     )
     assert plan.to_dict()["replayable_until"] == "2096-10-09T07:06:40.000Z"
-    world.broker.kept["flights"] = Retention("compact", None, None, 3_600_000)
+    world.broker.kept["flights"] = TopicRetention("compact", None, None, 3_600_000)
     plan = world.plan(savepoint)
     assert plan.source_effect().startswith("Kafka has the newest record of each key after")
     report = world.restore(savepoint).to_dict()

@@ -34,7 +34,7 @@ from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.savepoint.verify import verify
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.storage import Store, open_store
 from tests.support.jobs.declared import BY, write_jobs
 
@@ -137,7 +137,7 @@ def test_a_place_does_not_promise_a_moment_that_only_it_reaches(trio: tuple[Save
     made, ids = trio
     made.save(11, 1, query="a")
     made.reject(12, 0.5, ids["new"], query="b")
-    nothing_left = {"a": Lines(), "b": Lines()}
+    nothing_left = {"a": QueryLines(), "b": QueryLines()}
     promised = _promised(made.job, made.repository, nothing_left)
     assert made.now - promised == timedelta(hours=2)
 
@@ -360,7 +360,7 @@ class TestPlaces:
     def meant(self, *places: Repository, reference: str = "latest-good") -> str:
         named = [Place(one.store.uri, one) for one in places]
         return meant_by(
-            list(named), [one.location for one in named], reference, "flights", [], Lines()
+            list(named), [one.location for one in named], reference, "flights", [], QueryLines()
         ).savepoint
 
     def test_the_newest_mark_of_all_decides(self, made: Saved) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streambank.core.errors import InputError, IntegrityError
 from streambank.repository.catalog import SavepointSummary
-from streambank.retention.policy import Decision, Policy, decide
+from streambank.retention.policy import Policy, RetentionDecision, decide
 from tests.data.retention import make
 
 NEW_YEAR = datetime(2013, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def made(hours: float, **more: Any) -> SavepointSummary:
     )
 
 
-def kept(decisions: list[Decision]) -> list[str]:
+def kept(decisions: list[RetentionDecision]) -> list[str]:
     return [decision.summary.savepoint for decision in decisions if decision.keep]
 
 

@@ -16,7 +16,7 @@ from streambank.repository.marks import PIN, latest, marks_prefix, read_mark
 from streambank.repository.repository import Repository
 from streambank.retention import expire as expire_module
 from streambank.retention.expire import expire
-from streambank.retention.policy import Decision, Policy, decide, parse_max_age_s
+from streambank.retention.policy import Policy, RetentionDecision, decide, parse_max_age_s
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
@@ -35,7 +35,7 @@ def old(days: float, **more: object) -> SavepointSummary:
     return SavepointSummary(**{**fields, "taken_at": NOW - timedelta(days=days), **more})  # type: ignore[arg-type]
 
 
-def rules(decisions: list[Decision]) -> list[tuple[str, bool, list[str], tuple[str, ...]]]:
+def rules(decisions: list[RetentionDecision]) -> list[tuple[str, bool, list[str], tuple[str, ...]]]:
     return [
         (each.summary.savepoint, each.keep, [one.rule for one in each.reasons], each.overrules)
         for each in decisions

@@ -20,7 +20,7 @@ from streambank.checkpoint.state.lz4 import MAGIC
 from streambank.core.errors import NotFoundError
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
-from streambank.savepoint.live_damage import Damage, find_damage
+from streambank.savepoint.live_damage import CheckpointDamage, find_damage
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank.storage.store import Features, FileInfo, Store
@@ -63,7 +63,7 @@ class Live:
         """What Spark cannot do without."""
         return [file.path for file in self.planner().plan(None, "minimal").files if file.required]
 
-    def damage(self) -> tuple[Damage, ...]:
+    def damage(self) -> tuple[CheckpointDamage, ...]:
         saved = newest_good(self.repository.store, "orders", 5)
         return find_damage(self.store, self.planner(), saved, self.repository)
 

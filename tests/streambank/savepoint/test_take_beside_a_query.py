@@ -19,7 +19,7 @@ from streambank.core.python310 import UTC
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from streambank.storage.store import FileInfo, Held, Store
+from streambank.storage.store import FileInfo, HeldFile, Store
 from streambank.work import copy
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
@@ -37,7 +37,7 @@ class Meddling(FaultyStore):
         super().__init__(inner)
         self._meddle = meddle
 
-    def hold(self, key: str) -> Held:  # type: ignore[override]  # the wrapped one is enough
+    def hold(self, key: str) -> HeldFile:  # type: ignore[override]  # the wrapped one is enough
         self._meddle("hold", key)
         return super().hold(key)
 

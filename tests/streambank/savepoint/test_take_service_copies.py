@@ -19,7 +19,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from streambank.storage.s3 import client, s3_service_copy
-from streambank.storage.s3.s3_service_copy import ServiceCopy
+from streambank.storage.s3.s3_service_copy import S3ServiceCopy
 from streambank.storage.s3.store import S3Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
@@ -163,7 +163,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
     store.write("a", b"x" * LARGE)
     held = store.hold("a")
     copied = list[dict[str, Any]]()
-    call = client.Place.call
+    call = client.S3Address.call
 
     def noting(place: Any, operation: str, **parameters: Any) -> Any:
         if operation != "upload_part_copy":
@@ -173,13 +173,13 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
         copied.append(call(place, operation, **parameters))
         return copied[-1]
 
-    def replaced(copy: ServiceCopy, key: str) -> bool:
+    def replaced(copy: S3ServiceCopy, key: str) -> bool:
         store.write("a", b"y" * LARGE)
         return to(copy, key)
 
-    to = ServiceCopy.to
-    monkeypatch.setattr(client.Place, "call", noting)
-    monkeypatch.setattr(ServiceCopy, "to", replaced)
+    to = S3ServiceCopy.to
+    monkeypatch.setattr(client.S3Address, "call", noting)
+    monkeypatch.setattr(S3ServiceCopy, "to", replaced)
 
     def save() -> str | None:
         with repository.objects.writer() as writer:

@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.sites.forks import Lines, left_after, why_left
+from streambank.sites.forks import QueryLines, left_after, why_left
 from streambank.sites.records import SiteRecord
 
 
@@ -55,9 +55,9 @@ OWN = (Taken("first", "s3a://lake/ck"), Taken("second", "s3://lake/ck.g0002"), T
 TEST = Taken("test", "s3://lake/test/ck")
 
 
-def known(*more: Taken, told: str = "test", here: str = "here", own: tuple[Taken, ...] = OWN) -> Lines:
+def known(*more: Taken, told: str = "test", here: str = "here", own: tuple[Taken, ...] = OWN) -> QueryLines:
     """Lines of a job with two sites, of whose records and marker somebody has made what is `told`."""
-    lines = Lines({}, frozenset({told}), frozenset({here}), frozenset({"s3://lake/ck", "s3://pond/ck"}))
+    lines = QueryLines({}, frozenset({told}), frozenset({here}), frozenset({"s3://lake/ck", "s3://pond/ck"}))
     return lines.knowing([*own, TEST, *more])
 
 
@@ -86,9 +86,11 @@ def test_where_nothing_was_saved_in_its_own_place_the_records_say_which_is_its()
 
 
 def test_where_nothing_says_it_all_count_and_only_several_are_doubtful() -> None:
-    nothing = Lines(checkpoints=frozenset({"s3://lake/ck"}))
+    nothing = QueryLines(checkpoints=frozenset({"s3://lake/ck"}))
     one = nothing.knowing([TEST, Taken("test", "s3://lake/other/ck")])
     assert one.why_not(TEST) == "" == one.why_unknown(TEST)
     two = nothing.knowing([TEST, Taken("first", "s3://lake/old/ck")])
     assert two.why_not(TEST) == "" and "of 2 queries" in two.why_unknown(TEST)
-    assert Lines().knowing([TEST, *OWN]).why_unknown(TEST) == "", "nobody has declared where the job works"
+    assert QueryLines().knowing([TEST, *OWN]).why_unknown(TEST) == "", (
+        "nobody has declared where the job works"
+    )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError
 from streambank.declaration.sla import Mute
-from streambank.sla.alerts import News, Told, news, read_told, without
+from streambank.sla.alerts import LevelChange, OpenAlerts, news, read_told, without
 from streambank.sla.verdict import LEVELS, Level, Verdict
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
@@ -36,14 +36,14 @@ def verdict(
 
 
 def through(
-    levels: Sequence[Level], *, least: Level = "warn", told: Told | None = None
-) -> tuple[list[str], Told]:
+    levels: Sequence[Level], *, least: Level = "warn", told: OpenAlerts | None = None
+) -> tuple[list[str], OpenAlerts]:
     """Kinds of all news of one objective, hour by hour, and what has been told in the end."""
     kinds: list[str] = []
     for hour, level in enumerate(levels):
-        found, told = news([verdict(level, hour)], told or Told(), least=least)
+        found, told = news([verdict(level, hour)], told or OpenAlerts(), least=least)
         kinds += [f"{one.kind} {one.verdict.level}" for one in found]
-    return kinds, told or Told()
+    return kinds, told or OpenAlerts()
 
 
 def test_what_is_of_the_whole_job_is_told_once_and_heals_once_whatever_queries_it_has() -> None:
@@ -54,10 +54,10 @@ def test_what_is_of_the_whole_job_is_told_once_and_heals_once_whatever_queries_i
             for objective in ("alive", "state_bytes")
         ]
 
-    def keys(found: Sequence[News]) -> list[tuple[str, str, str]]:
+    def keys(found: Sequence[LevelChange]) -> list[tuple[str, str, str]]:
         return [(one.kind, one.verdict.query, one.verdict.objective) for one in found]
 
-    broke, told = news(judged("breach"), Told())
+    broke, told = news(judged("breach"), OpenAlerts())
     assert keys(broke) == [
         ("broke", "left", "alive"),
         ("broke", "left", "state_bytes"),
@@ -65,7 +65,7 @@ def test_what_is_of_the_whole_job_is_told_once_and_heals_once_whatever_queries_i
     ]
     assert keys(news(judged("breach"), told)[0]) == []
     assert len(news(judged("ok"), told)[0]) == 3
-    failed = without(told, Told(), broke[:1])
+    failed = without(told, OpenAlerts(), broke[:1])
     assert keys(news(judged("breach"), failed)[0]) == [("broke", "left", "alive")], "nobody has got it"
 
 
@@ -88,11 +88,11 @@ def test_each_breach_is_told_once_and_each_healing_once(levels: list[Level], kin
 
 def test_warnings_may_be_left_untold() -> None:
     assert through(["warn", "breach", "warn", "ok"], least="breach")[0] == ["broke breach", "healed ok"]
-    assert through(["warn", "ok"], least="breach") == ([], Told())
+    assert through(["warn", "ok"], least="breach") == ([], OpenAlerts())
 
 
 def test_what_is_told_says_since_when_and_what_it_was() -> None:
-    (first,), told = news([verdict("warn", 5)], Told())
+    (first,), told = news([verdict("warn", 5)], OpenAlerts())
     assert (first.since, first.was) == (BEGIN + 4 * HOUR, None)
     (worse,), told = news([verdict("breach", 6)], told)
     assert (worse.since, worse.was) == (BEGIN + 4 * HOUR, "warn")
@@ -102,7 +102,7 @@ def test_what_is_told_says_since_when_and_what_it_was() -> None:
 
 
 def test_what_heals_and_breaks_again_while_nobody_judges_began_the_second_time() -> None:
-    _, told = news([verdict("warn", 5)], Told())
+    _, told = news([verdict("warn", 5)], OpenAlerts())
     (worse,), told = news([verdict("breach", 9)], told)
     assert worse.since == BEGIN + 8 * HOUR
     assert news([verdict("breach", 20)], told)[0] == ()
@@ -111,8 +111,8 @@ def test_what_heals_and_breaks_again_while_nobody_judges_began_the_second_time()
 
 
 def test_what_breaks_under_a_mute_is_told_when_the_mute_ends_and_so_is_a_healing() -> None:
-    found, told = news([verdict("breach", mute=MUTE)], Told())
-    assert found == () and told == Told()
+    found, told = news([verdict("breach", mute=MUTE)], OpenAlerts())
+    assert found == () and told == OpenAlerts()
     (late,), told = news([verdict("breach", 1)], told)
     assert late.kind == "broke"
     found, told = news([verdict("ok", 2, mute=MUTE)], told)
@@ -122,7 +122,7 @@ def test_what_breaks_under_a_mute_is_told_when_the_mute_ends_and_so_is_a_healing
 
 
 def test_a_notifier_that_fails_is_asked_again_since_nothing_was_kept() -> None:
-    before = Told()
+    before = OpenAlerts()
     first, _ = news([verdict("breach", 1)], before)
     again, after = news([verdict("breach", 2)], before)
     assert [one.kind for one in first] == [one.kind for one in again] == ["broke"]
@@ -131,7 +131,7 @@ def test_a_notifier_that_fails_is_asked_again_since_nothing_was_kept() -> None:
 
 def test_queries_and_objectives_are_told_apart_and_what_is_gone_is_forgotten() -> None:
     both = [verdict("breach"), verdict("breach", query="right"), verdict("ok", objective="growth")]
-    found, told = news(both, Told())
+    found, told = news(both, OpenAlerts())
     assert [one.verdict.query for one in found] == ["main", "right"]
     found, told = news([verdict("breach", 1)], told)
     assert found == () and [*told.open] == [("flights", "main", "state_bytes")]
@@ -141,8 +141,8 @@ def test_queries_and_objectives_are_told_apart_and_what_is_gone_is_forgotten() -
 @settings(max_examples=60, deadline=None)
 def test_no_breach_goes_untold_and_no_news_comes_twice(hours: list[tuple[Level, bool, bool]]) -> None:
     """Levels, whether it is muted, and whether the telling works."""
-    told = Told()
-    kept: list[News] = []
+    told = OpenAlerts()
+    kept: list[LevelChange] = []
     for hour, (level, muted, works) in enumerate(hours):
         found, after = news([verdict(level, hour, mute=MUTE if muted else None)], told)
         assert len(found) <= 1 and not (muted and found)
@@ -191,7 +191,7 @@ def test_a_record_that_cannot_be_read_is_said(data: object) -> None:
 
 
 def test_what_nobody_got_stays_news() -> None:
-    before = news([verdict("warn"), verdict("breach", objective="pause")], Told())[1]
+    before = news([verdict("warn"), verdict("breach", objective="pause")], OpenAlerts())[1]
     now = [
         verdict("breach", 1),
         verdict("ok", 1, objective="pause"),

@@ -13,7 +13,7 @@ from streambank.core.errors import InputError
 from streambank.core.units import utc_now
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.start import start_job
-from streambank.kafka.recording import Reader, SourceRecorder
+from streambank.kafka.recording import KafkaReader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
@@ -202,7 +202,7 @@ def test_the_input_of_the_newest_savepoint_is_asked_for_at_the_jobs_brokers(
     checkpoint = open_store(str(write_checkpoint(tmp_path / "checkpoints/flights", '{"flights":{"0":100}}')))
     repository = Repository.open(open_store(job.repository), create=True)
     # The savepoint names other servers than the job: those of the job are asked.
-    sources = SourceRecorder(broker.brokers(), [Reader("elsewhere:9092", {"subscribe": "flights"})])
+    sources = SourceRecorder(broker.brokers(), [KafkaReader("elsewhere:9092", {"subscribe": "flights"})])
     taken = take(TakeRequest(checkpoint, repository, "flights", sources=sources)).savepoint
 
     def found() -> Verdict:
@@ -230,7 +230,7 @@ def test_without_the_objective_no_broker_is_asked(tmp_path: Path, broker: FakeBr
     job = declare(tmp_path)
     repository = Repository.open(open_store(job.repository), create=True)
     checkpoint = open_store(str(write_checkpoint(tmp_path / "checkpoints/flights", '{"flights":{"0":100}}')))
-    sources = SourceRecorder(FakeBroker().brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    sources = SourceRecorder(FakeBroker().brokers(), [KafkaReader(SERVERS, {"subscribe": "flights"})])
     take(TakeRequest(checkpoint, repository, "flights", sources=sources))
     assert "replayable_for" not in by_name(assess_job(job, skew=False))
     assert broker.asked == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.control.watch import Standing, WatchView
+from streambank.control.watch import WatcherState, WatchView
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
 from streambank.sites.records import SiteRecord, Sites
@@ -39,7 +39,7 @@ def test_a_watcher_of_the_site_before_a_fail_over_does_not_end_the_one_after_it(
         "each site counts for itself"
     )
 
-    assert hook.health.watch_on(NAME, *before, next_s=60.0, doing="starting") == Standing()
+    assert hook.health.watch_on(NAME, *before, next_s=60.0, doing="starting") == WatcherState()
     hook.health.end_watch(NAME, *before, "stopped", "failover")
     here, there = watched_at(sites, PRIMARY), watched_at(sites, STANDBY)
     assert here is not None and there is not None

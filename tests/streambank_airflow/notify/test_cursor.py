@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError, InputError
-from streambank_airflow.notify.cursor import SETTLE_S, News, PositionMemory, Told, next_news
+from streambank_airflow.notify.cursor import SETTLE_S, EventCursor, EventSpan, PositionMemory, next_news
 from tests.support.airflow_face.releases import needs_3_3
 
 
-def told_of(positions: list[int | None], step: int = 1) -> list[News]:
+def told_of(positions: list[int | None], step: int = 1) -> list[EventSpan]:
     """What is told while a stream is at these positions, one after the other."""
-    told: Told | None = None
+    told: EventCursor | None = None
     found = []
     for reached in positions:
         news, told = next_news(reached, told, step)
@@ -25,26 +25,34 @@ def told_of(positions: list[int | None], step: int = 1) -> list[News]:
 
 
 def test_each_event_begins_where_the_one_before_ended() -> None:
-    assert told_of([None, 3, 3, 4, 9]) == [News(None, 3, False), News(3, 4, False), News(4, 9, False)]
+    assert told_of([None, 3, 3, 4, 9]) == [
+        EventSpan(None, 3, False),
+        EventSpan(3, 4, False),
+        EventSpan(4, 9, False),
+    ]
 
 
 def test_a_step_is_told_as_a_whole() -> None:
-    assert told_of([0, 4, 5, 6, 12], step=5) == [News(None, 0, False), News(0, 5, False), News(5, 12, False)]
+    assert told_of([0, 4, 5, 6, 12], step=5) == [
+        EventSpan(None, 0, False),
+        EventSpan(0, 5, False),
+        EventSpan(5, 12, False),
+    ]
 
 
 def test_what_passes_again_after_a_restore_is_told_again_and_said_to_be_so() -> None:
     assert told_of([5, 9, 6, 8, 10, 11]) == [
-        News(None, 5, False),
-        News(5, 9, False),
-        News(None, 6, True),
-        News(6, 8, True),
-        News(8, 10, True),
-        News(10, 11, False),
+        EventSpan(None, 5, False),
+        EventSpan(5, 9, False),
+        EventSpan(None, 6, True),
+        EventSpan(6, 8, True),
+        EventSpan(8, 10, True),
+        EventSpan(10, 11, False),
     ]
 
 
 def test_a_checkpoint_that_is_gone_for_a_while_changes_nothing() -> None:
-    assert told_of([5, None, 6]) == [News(None, 5, False), News(5, 6, False)]
+    assert told_of([5, None, 6]) == [EventSpan(None, 5, False), EventSpan(5, 6, False)]
 
 
 @given(st.lists(st.integers(0, 40) | st.none()), st.integers(1, 7))
@@ -89,19 +97,19 @@ def test_a_position_is_remembered_when_its_event_is_surely_in_the_database() -> 
         store, clock = Store(), Clock()
         memory = PositionMemory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
         assert await memory.recall() is None
-        memory.note(Told(3, 3))
+        memory.note(EventCursor(3, 3))
         await memory.keep()
         assert store.values == {}
         clock.now += 1
-        memory.note(Told(4, 4))
+        memory.note(EventCursor(4, 4))
         clock.now += SETTLE_S - 1
         await memory.keep()
         assert store.values == {"key": {"upto": 3, "highest": 3}}
         clock.now += 1
-        memory.note(Told(4, 4))
+        memory.note(EventCursor(4, 4))
         await memory.keep()
         again = PositionMemory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
-        assert await again.recall() == Told(4, 4)
+        assert await again.recall() == EventCursor(4, 4)
 
     asyncio.run(story())
 
@@ -110,7 +118,7 @@ def test_a_trigger_without_an_asset_remembers_nothing() -> None:
     async def story() -> None:
         memory = PositionMemory(None, "key", clock := Clock())
         assert await memory.recall() is None
-        memory.note(Told(3, 3))
+        memory.note(EventCursor(3, 3))
         clock.now += 2 * SETTLE_S
         await memory.keep()
 

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.timezone import utcnow
 
-from streambank.driver.failure import Failure, shown
+from streambank.driver.failure import DriverFailure, shown
 from streambank_airflow.hooks.jobs import DriverLog
 from streambank_airflow.operators.driver import DRIVER_LOG_KEY
 from streambank_airflow.operators.job import (
@@ -275,7 +275,7 @@ def test_the_way_out_behind_the_cause_of_a_death_is_one_that_there_is(
     monkeypatch: pytest.MonkeyPatch, own: bool, way: str
 ) -> None:
     said = shown('Some data may have been missed. Set "failOnDataLoss" to "false".')
-    log = DriverLog("/d.log", Failure(said.replace("<job>", "flights")))
+    log = DriverLog("/d.log", DriverFailure(said.replace("<job>", "flights")))
     start = StartStreamingJobOperator(task_id="start", job="flights/main")
     start.__dict__["hook"] = SimpleNamespace(jobs=SimpleNamespace(driver_log=lambda ref: log))
     monkeypatch.setattr("streambank_airflow.hints.is_own_dag", lambda dag: own)

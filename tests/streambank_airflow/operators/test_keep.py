@@ -25,7 +25,7 @@ from streambank_airflow.operators import keep
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.triggers.job import PauseTrigger
-from streambank_airflow.watch.job import Signs, Watch
+from streambank_airflow.watch.job import WatchSigns, WatchState
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, meanwhile
@@ -419,10 +419,10 @@ def test_a_watch_goes_on_where_no_sign_can_be_left(
     managed: Managed, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    signs = Signs(managed.control.watches.begin(by=BY, desired=1), every_s=60.0, clock=lambda: now[0])
+    signs = WatchSigns(managed.control.watches.begin(by=BY, desired=1), every_s=60.0, clock=lambda: now[0])
     store = FaultyStore(managed.control.store, Fault("denied", operations=frozenset({"write"})))
     control = JobControl(store, "flights")
-    assert signs.leave(control) == Watch()
+    assert signs.leave(control) == WatchState()
     store.assert_fired()
     assert "The sign that job flights is watched could not be written" in caplog.text
 

@@ -31,8 +31,8 @@ from streambank_airflow.page.keep import (
     keep_page,
     page_of_watch,
 )
-from streambank_airflow.page.pace import LINE_EVERY_S, LINES_TO_ALL, THREADS, Pace
-from streambank_airflow.page.store import LINE, Values, part_key
+from streambank_airflow.page.pace import LINE_EVERY_S, LINES_TO_ALL, THREADS, WatchPace
+from streambank_airflow.page.store import LINE, PageValues, part_key
 from streambank_airflow.triggers.job import JobEndTrigger
 from streambank_airflow.watch.job import JobView
 from tests.support.airflow_face.metadata_db import run_dag, task_states, write_dags
@@ -324,7 +324,7 @@ def made(monkeypatch: pytest.MonkeyPatch, values: MemoryValues) -> list[Any]:
     """What of a page was made, in order: the parts that were asked for."""
     asked: list[Any] = []
 
-    def of(job: str) -> Values:
+    def of(job: str) -> PageValues:
         return values
 
     def make(job: Any, *, before: Snapshot | None, parts: Any) -> Snapshot:
@@ -344,7 +344,9 @@ async def watch(page: WatchedPage, driver: str = "one", state: str = "running") 
 
 
 def page_of(folder: Path, clock: Clock) -> WatchedPage:
-    return WatchedPage(StreambankHook(jobs_file=str(declared(folder, "flights"))), "flights", clock, Pace())
+    return WatchedPage(
+        StreambankHook(jobs_file=str(declared(folder, "flights"))), "flights", clock, WatchPace()
+    )
 
 
 def test_a_watch_keeps_the_line_each_minute_and_all_parts_each_ten(tmp_path: Path, made: list[Any]) -> None:
@@ -387,7 +389,7 @@ def test_what_could_not_be_kept_is_tried_again_soon(tmp_path: Path, made: list[A
     clock, tries = Clock(), list[float]()
     page = page_of(tmp_path, clock)
 
-    def fail(job: str) -> Values:
+    def fail(job: str) -> PageValues:
         tries.append(clock.now)
         raise StorageError("The API server is away.", code="unreachable", hint="")
 
@@ -426,7 +428,7 @@ def test_a_change_of_state_is_kept_at_once(tmp_path: Path, made: list[Any]) -> N
 
 
 def test_what_changes_before_the_first_line_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
-    clock, pace = Clock(), Pace()
+    clock, pace = Clock(), WatchPace()
     others = [Clock() for _ in range(1000)]
     for one in others:
         pace.join(one, clock())
@@ -476,7 +478,7 @@ def test_what_is_urgent_overtakes_what_waits_for_its_turn(
 
 
 def test_a_line_says_when_the_next_one_is_due(tmp_path: Path, made: list[Any], values: MemoryValues) -> None:
-    clock, pace = Clock(), Pace(lambda low, high: high)
+    clock, pace = Clock(), WatchPace(lambda low, high: high)
     hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
     page = WatchedPage(hook, "flights", clock, pace)
 

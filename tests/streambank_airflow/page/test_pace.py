@@ -11,7 +11,7 @@ from streambank_airflow.page.pace import (
     PROCESSOR_SHARE,
     THREADS,
     THREADS_SHARE,
-    Pace,
+    WatchPace,
 )
 
 
@@ -19,9 +19,9 @@ class Watch:
     """What takes part."""
 
 
-def paced(count: int, **cost: float) -> tuple[Pace, list[Watch]]:
+def paced(count: int, **cost: float) -> tuple[WatchPace, list[Watch]]:
     """The pace of so many watches, whose lines cost this, and whose other parts cost nothing."""
-    pace, watches = Pace(), [Watch() for _ in range(count)]
+    pace, watches = WatchPace(), [Watch() for _ in range(count)]
     for one in watches:
         pace.join(one, 0.0)
     pace.line.processor_s, pace.line.thread_s = cost.get("processor_s", 0.0), cost.get("thread_s", 0.0)
@@ -70,7 +70,7 @@ def test_what_a_page_costs_is_the_mean_of_the_newest() -> None:
 
 
 def test_the_first_lines_of_a_triggerer_come_one_after_the_other() -> None:
-    pace = Pace()
+    pace = WatchPace()
     pace.line.processor_s, pace.line.thread_s = 0.02, 0.0
     watches = [Watch() for _ in range(1000)]
     due_at = [pace.join(one, 100.0) for one in watches]

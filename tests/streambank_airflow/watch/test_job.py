@@ -15,7 +15,7 @@ from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
 from streambank_airflow.watch.event_time import EventTimeWatcher
-from streambank_airflow.watch.job import JobWatcher, Signs, WatchedView, WatchedWatcher
+from streambank_airflow.watch.job import JobWatcher, WatchedView, WatchedWatcher, WatchSigns
 from tests.support.jobs.declared import declare
 
 RUN = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
@@ -104,7 +104,7 @@ def test_a_watcher_learns_that_its_record_is_lost_or_another_ones(job: Job) -> N
     """Its number is given again: it neither takes that one's place nor speaks for it."""
     records = job.records()
     mine = records.watches.begin(by=RUN, desired=newest(records))
-    watcher = JobWatcher(job, signs=Signs(mine, every_s=0.0))
+    watcher = JobWatcher(job, signs=WatchSigns(mine, every_s=0.0))
     seen = watcher.look()
     assert (seen.replaced_by, seen.watch_lost) == (None, False)
 
@@ -130,7 +130,7 @@ class Pair:
 
     job: Job
     newer: Watcher
-    signs: Signs
+    signs: WatchSigns
     now_s: float = 0.0
 
     def look(self, after_s: float = 60.0) -> tuple[str | None, str | None, bool, str]:
@@ -148,7 +148,7 @@ def pair(job: Job) -> Pair:
     watches = job.records().watches
     mine = watches.begin(by=RUN, desired=3)
     newer = watches.begin(by={**RUN, "run_id": "manual__2"}, desired=3)
-    found = Pair(job, newer, Signs(mine))
+    found = Pair(job, newer, WatchSigns(mine))
     found.signs.clock = lambda: found.now_s
     return found
 
@@ -183,7 +183,7 @@ def test_two_processes_that_are_one_watcher_find_each_other(job: Job) -> None:
     """Two Airflows have come from one database: one begins again, and so the other one is replaced."""
     now = [0.0]
     mine = job.records().watches.begin(by=RUN, desired=3)
-    one, other = (JobWatcher(job, signs=Signs(mine, clock=lambda: now[0])) for _ in range(2))
+    one, other = (JobWatcher(job, signs=WatchSigns(mine, clock=lambda: now[0])) for _ in range(2))
     assert not one.look().watch_lost and not other.look().watch_lost, "another triggerer may have gone on"
     now[0] += 60.0
     seen = one.look()
@@ -202,7 +202,7 @@ def test_a_triggerer_that_comes_back_goes_on_as_the_same_watcher(job: Job) -> No
     now = [0.0]
     mine = job.records().watches.begin(by=RUN, desired=3)
     for _ in range(3):  # each a process of its own
-        watcher = JobWatcher(job, signs=Signs(mine, clock=lambda: now[0]))
+        watcher = JobWatcher(job, signs=WatchSigns(mine, clock=lambda: now[0]))
         for _ in range(2):
             now[0] += 60.0
             assert not watcher.look().watch_lost
@@ -210,7 +210,7 @@ def test_a_triggerer_that_comes_back_goes_on_as_the_same_watcher(job: Job) -> No
 
 def test_where_all_records_are_lost_the_state_says_so(job: Job) -> None:
     records = job.records()
-    watcher = JobWatcher(job, signs=Signs(records.watches.begin(by=RUN, desired=3), every_s=0.0))
+    watcher = JobWatcher(job, signs=WatchSigns(records.watches.begin(by=RUN, desired=3), every_s=0.0))
     lose(records, "")
     seen = watcher.look()
     assert (seen.state, seen.down, seen.watch_lost) == ("never-started", True, False)

@@ -22,7 +22,7 @@ from streambank.retention.expired import set_aside
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import key_locations
-from streambank_spark.rewrite.expiry import Key
+from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging, materialized_savepoint
@@ -203,7 +203,7 @@ def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession
     staging = Staging("local[2]", str(site.folder / "work"), print)
     with materialized_savepoint(site.repository, JOB, site.names[0], staging) as laid:
         state = QueryState(spark, laid.location)
-        key = Key(json.dumps({"k": "nobody"}))
+        key = KeySelection(json.dumps({"k": "nobody"}))
         assert key_locations.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
         assert key_locations.holds_key(state, key, {(0, "stateStoreSave")}) == "no"
 

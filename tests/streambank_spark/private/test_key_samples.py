@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupState
 from streambank.core.errors import FormatError
 from streambank.sla.skew.traffic import SALTED_BITS, partition_of
 from streambank_spark.private import key_samples
-from streambank_spark.private.key_samples import METRIC, Point, observed, writer_of
+from streambank_spark.private.key_samples import METRIC, SamplePoint, observed, writer_of
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def rows(spark: SparkSession, tmp_path: Path) -> DataFrame:
     )
 
 
-def points(frame: DataFrame, *keys: str) -> list[Point]:
+def points(frame: DataFrame, *keys: str) -> list[SamplePoint]:
     """What is sampled of a frame."""
     return observed(frame, 1.0, keys)[1]
 

@@ -22,7 +22,7 @@ from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import open_store
 from streambank_spark.programs.inspect_state import inspect_state, keep, laid_out, lines, main, parse
 from streambank_spark.state.hot_keys import by_key, changes, sizes
-from streambank_spark.state.state import Part, parts_of
+from streambank_spark.state.state import StatePart, parts_of
 from tests.support.checkpoint.recorded import checkpoint, unpack
 from tests.support.jobs.declared import declare
 
@@ -35,12 +35,15 @@ def operator(name: str | None, *stores: str, variables: tuple[str, ...] = ()) ->
 
 
 def test_the_parts_of_an_operator_are_what_the_state_reader_reads_at_once() -> None:
-    assert parts_of(operator("stateStoreSave", "default")) == [Part(3, "default")]
-    assert parts_of(operator(None, "default")) == [Part(3, "default")]
-    sides = [Part(3, "left", {"joinSide": "left"}), Part(3, "right", {"joinSide": "right"})]
+    assert parts_of(operator("stateStoreSave", "default")) == [StatePart(3, "default")]
+    assert parts_of(operator(None, "default")) == [StatePart(3, "default")]
+    sides = [StatePart(3, "left", {"joinSide": "left"}), StatePart(3, "right", {"joinSide": "right"})]
     assert parts_of(operator("symmetricHashJoin", "default")) == sides
     assert parts_of(operator(None, "left-keyToNumValues", "right-keyToNumValues")) == sides
-    variables = [Part(3, "last", {"stateVarName": "last"}), Part(3, "seen", {"stateVarName": "seen"})]
+    variables = [
+        StatePart(3, "last", {"stateVarName": "last"}),
+        StatePart(3, "seen", {"stateVarName": "seen"}),
+    ]
     assert (
         parts_of(operator("transformWithStateInPandasExec", "default", variables=("last", "seen")))
         == variables

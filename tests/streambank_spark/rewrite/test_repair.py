@@ -14,7 +14,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
-from streambank_spark.rewrite.repair import Repaired, repair_savepoint, repair_state
+from streambank_spark.rewrite.repair import StateRepair, repair_savepoint, repair_state
 from streambank_spark.rewrite.validate_request import Assignment
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging, materialized_savepoint
@@ -54,7 +54,7 @@ class Bench:
                 for part in state.parts(operator)
             }
 
-    def repair(self, rule: str, *repairs: str, **more: Any) -> Repaired:
+    def repair(self, rule: str, *repairs: str, **more: Any) -> StateRepair:
         rules, assignments = [Rule.parse(rule)], [Assignment.parse(one) for one in repairs]
         given = {"limit": 2, **more}
         return repair_savepoint(

@@ -10,7 +10,7 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.sla.skew.traffic import QUANTILES, Traffic
 from streambank_spark.private import key_samples
-from streambank_spark.private.key_samples import METRIC, Point
+from streambank_spark.private.key_samples import METRIC, SamplePoint
 from streambank_spark.runner import key_sampling
 from streambank_spark.runner.key_sampling import NOT_SAMPLED, KeySampling
 
@@ -35,7 +35,7 @@ def sampling(noted: list[tuple[str, Any]]) -> KeySampling:
     dataset = object()
     return KeySampling(
         "main",
-        [Point(0, "Aggregate")],
+        [SamplePoint(0, "Aggregate")],
         traffic,
         dataset,
         lambda kind, **facts: noted.append((kind, facts["why"])),

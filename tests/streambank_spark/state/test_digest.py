@@ -15,7 +15,7 @@ from streambank.core.errors import FormatError
 from streambank_spark.state.digest import digest_frame, digest_of
 from streambank_spark.state.row_hash import row_hash
 from streambank_spark.state.staging import Staging, materialized_checkpoint
-from streambank_spark.state.state import Part, QueryState, parts_of
+from streambank_spark.state.state import QueryState, StatePart, parts_of
 from tests.support.checkpoint.recorded import checkpoint, unpack
 
 pytestmark = pytest.mark.storm
@@ -28,8 +28,8 @@ def test_timers_are_a_part_of_an_operator_that_may_register_them() -> None:
     stores = (StoreState("default", 2, None, 1),)
     timed = OperatorState(3, "transformWithStateInPandasExec", stores, ("seen",), timers=True)
     assert parts_of(timed) == [
-        Part(3, "seen", {"stateVarName": "seen"}),
-        Part(3, "timers", {"readRegisteredTimers": "true"}),
+        StatePart(3, "seen", {"stateVarName": "seen"}),
+        StatePart(3, "timers", {"readRegisteredTimers": "true"}),
     ]
     (found,) = checkpoint("4.3.0/ids-changelog-transform").plan().operators
     assert not found.timers, "its time mode is none"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank_spark.state.read import Choice, export_state, read_rows
+from streambank_spark.state.read import RowChoice, export_state, read_rows
 from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoint.recorded import unpack
@@ -24,8 +24,8 @@ def rows_after(spark: SparkSession, name: str, batch: int, folder: Path) -> list
     staging = Staging("local[2]", str(folder / "work"), print)
     with materialized_checkpoint(str(checkpoint), batch, staging) as laid:
         state = QueryState(spark, laid.location)
-        rows, more = read_rows(state, Choice(), 0)
-        exported = export_state(spark, state, str(folder / "exported"), Choice())
+        rows, more = read_rows(state, RowChoice(), 0)
+        exported = export_state(spark, state, str(folder / "exported"), RowChoice())
     assert not more and sum(one.rows for one in exported) == len(rows)
     return sorted(({**row, "partition": None} for row in rows), key=str)
 

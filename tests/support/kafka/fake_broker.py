@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from streambank.core.errors import StorageError
-from streambank.kafka.broker import Retention, Topic, When
+from streambank.kafka.broker import Topic, TopicRetention, When
 from streambank.kafka.offsets import Spot
 from streambank.kafka.settings import Brokers, KafkaConnection
 
@@ -34,7 +34,7 @@ class FakeBroker:
     known: dict[str, Topic] = field(default_factory=dict)
     earliest: dict[Spot, int] = field(default_factory=dict)
     latest: dict[Spot, int] = field(default_factory=dict)
-    kept: dict[str, Retention] = field(default_factory=dict)
+    kept: dict[str, TopicRetention] = field(default_factory=dict)
     times_ms: dict[Spot, dict[int, int]] = field(default_factory=dict)
     down: bool = False
     denied: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class FakeBroker:
         self.known[topic] = Topic(topic_id or str(uuid.uuid4()), tuple(range(len(ends))))
         for partition, (first, end) in enumerate(ends):
             self.earliest[topic, partition], self.latest[topic, partition] = first, end
-        self.kept.setdefault(topic, Retention("delete", 604_800_000, None))
+        self.kept.setdefault(topic, TopicRetention("delete", 604_800_000, None))
 
     def remake(self, topic: str) -> None:
         """Delete a topic, and make it again with the same offsets."""
@@ -74,7 +74,7 @@ class FakeBroker:
         later = [offset for offset, time in self.times_ms.get(spot, {}).items() if time >= ms]
         return min(later, default=None)
 
-    def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
+    def retention(self, names: Iterable[str]) -> Mapping[str, TopicRetention]:
         self._ask("retention")
         return {name: self.kept[name] for name in names}
 

@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 from streambank.core.errors import StorageError
 from streambank.storage.local import trees
-from streambank.storage.store import Features, FileInfo, Held, Leftover, Store
+from streambank.storage.store import Features, FileInfo, HeldFile, Leftover, Store
 
 Kind = Literal[
     "crash-before",  # the process ends before the call has any effect
@@ -338,7 +338,7 @@ class FaultyStore:
 class FaultyHeld:
     """A held file of a FaultyStore; opening and looking again are separate calls."""
 
-    def __init__(self, store: FaultyStore, key: str, inner: Held) -> None:
+    def __init__(self, store: FaultyStore, key: str, inner: HeldFile) -> None:
         self._store = store
         self._key = key
         self._inner = inner

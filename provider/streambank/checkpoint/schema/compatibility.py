@@ -92,7 +92,7 @@ class Difference(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting(JsonObject):
+class SettingChange(JsonObject):
     """A setting that the old state keeps, whatever the new query's session says.
 
     Attributes:
@@ -106,7 +106,7 @@ class Setting(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SchemaComparison:
     """What Spark would say.
 
     Attributes:
@@ -117,7 +117,7 @@ class Comparison:
 
     operators: tuple[tuple[int, str | None, str | None], ...]
     differences: tuple[Difference, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingChange, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -151,7 +151,7 @@ def _worst(differences: Any) -> Verdict:
     return max((one.verdict for one in differences), key=_ORDER.index, default="same")
 
 
-def compare_schemas(before: QuerySchema, after: QuerySchema) -> Comparison:
+def compare_schemas(before: QuerySchema, after: QuerySchema) -> SchemaComparison:
     """What Spark says when a query that keeps `after` starts from state that is `before`."""
     old, new = ({one.operator: one for one in each.operators} for each in (before, after))
     numbers = sorted(old.keys() | new.keys())
@@ -160,8 +160,8 @@ def compare_schemas(before: QuerySchema, after: QuerySchema) -> Comparison:
         for number in numbers
         for one in _operator(number, old.get(number), new.get(number), before, after)
     ]
-    settings = (Setting(name, _setting(before, name), _setting(after, name)) for name in KEPT_SETTINGS)
-    return Comparison(
+    settings = (SettingChange(name, _setting(before, name), _setting(after, name)) for name in KEPT_SETTINGS)
+    return SchemaComparison(
         tuple((number, _name(old.get(number)), _name(new.get(number))) for number in numbers),
         tuple(found),
         tuple(one for one in settings if one.before != one.after),
@@ -292,7 +292,7 @@ def _columns(
         yield Difference(*place, None, "incompatible", why, f"Set {setting} higher.")
 
 
-def _difference(place: tuple[int, str, str | None], change: Change, reason: str) -> Difference:
+def _difference(place: tuple[int, str, str | None], change: ColumnChange, reason: str) -> Difference:
     why = _WORDS[change.what].format(before=change.before, after=change.after)
     if not change.allowed:
         return Difference(*place, change.column, "incompatible", f"{why}; {reason}", NEW_STATE)
@@ -351,7 +351,7 @@ _EXACT = {"byte": 0, "short": 1, "integer": 2, "long": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ColumnChange:
     """What is another one in a column.
 
     Attributes:
@@ -387,7 +387,7 @@ def type_text(kind: Type) -> str:
             return str(kind.get("class") or kind.get("pyClass") or kind.get("type"))
 
 
-def changes_by_place(old: Type, new: Type, path: str) -> Iterator[Change]:
+def changes_by_place(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
     """What differs where columns are taken by their place: rows kept as UnsafeRow, and all keys.
 
     Args:
@@ -401,27 +401,27 @@ def changes_by_place(old: Type, new: Type, path: str) -> Iterator[Change]:
     for before, after in zip(stored, wanted, strict=True):
         column = f"{path}.{after['name']}"
         if not _same_place(before["type"], after["type"]) or _collation(before) != _collation(after):
-            yield Change(column, "type", _told(before), _told(after), False)
+            yield ColumnChange(column, "type", _told(before), _told(after), False)
         elif after["nullable"] and not before["nullable"]:
-            yield Change(column, "null", "never null", "may be null", False)
+            yield ColumnChange(column, "null", "never null", "may be null", False)
         elif before["name"] != after["name"]:
-            yield Change(
+            yield ColumnChange(
                 column, "renamed", before["name"], after["name"], True, _taken_by_place(before, after)
             )
         elif before != after:
             what = "null" if before["nullable"] != after["nullable"] else "metadata"
-            yield Change(column, what, "may be null" if what == "null" else "", "", True)
+            yield ColumnChange(column, what, "may be null" if what == "null" else "", "", True)
 
 
-def _counted(stored: list[Any], wanted: list[Any], path: str) -> Iterator[Change]:
+def _counted(stored: list[Any], wanted: list[Any], path: str) -> Iterator[ColumnChange]:
     """Another number of columns, which Spark never takes."""
     before, after = ({one["name"]: one for one in fields} for fields in (stored, wanted))
     for name in before.keys() - after.keys():
-        yield Change(f"{path}.{name}", "dropped", _told(before[name]), "", False)
+        yield ColumnChange(f"{path}.{name}", "dropped", _told(before[name]), "", False)
     for name in after.keys() - before.keys():
-        yield Change(f"{path}.{name}", "added", "", _told(after[name]), False)
+        yield ColumnChange(f"{path}.{name}", "added", "", _told(after[name]), False)
     if before.keys() == after.keys():
-        yield Change(path, "type", f"{len(stored)} columns", f"{len(wanted)} columns", False)
+        yield ColumnChange(path, "type", f"{len(stored)} columns", f"{len(wanted)} columns", False)
 
 
 def _same_place(old: Type, new: Type) -> bool:
@@ -447,31 +447,33 @@ def _taken_by_place(before: Any, after: Any) -> str:
     return f"Spark goes by the place of a column: what {before['name']} held is now called {after['name']}"
 
 
-def changes_by_name(old: Type, new: Type, path: str) -> Iterator[Change]:
+def changes_by_name(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
     """What differs where columns are taken by name: values of a transformWithState kept as Avro."""
     stored, wanted = ({one["name"]: one for one in kind["fields"]} for kind in (old, new))
     for name, field in stored.items():
         if name not in wanted:
             lost = "its values are gone when a row is next written; under another name it starts as null"
-            yield Change(f"{path}.{name}", "dropped", _told(field), "", True, lost)
+            yield ColumnChange(f"{path}.{name}", "dropped", _told(field), "", True, lost)
     for name, field in wanted.items():
         column = f"{path}.{name}"
         if name not in stored:
             allowed = _avro(field["type"]) is not None and not _collation(field)
-            yield Change(column, "added", "", _told(field), allowed, "it is null in every row that is stored")
+            yield ColumnChange(
+                column, "added", "", _told(field), allowed, "it is null in every row that is stored"
+            )
             continue
         before = stored[name]
         if before == field:
             continue
         if before["type"] == field["type"] and _collation(before) == _collation(field):
-            yield Change(column, "metadata", "", "", True)
+            yield ColumnChange(column, "metadata", "", "", True)
             continue
         plain = _collation(before) is None and _collation(field) is None
         allowed = plain and _readable(before["type"], field["type"])
-        yield Change(column, "type", _told(before), _told(field), allowed, _misread(before, field))
+        yield ColumnChange(column, "type", _told(before), _told(field), allowed, _misread(before, field))
     places = [name for name in stored if name in wanted] != [name for name in wanted if name in stored]
     if places:
-        yield Change(path, "metadata", "", "", True)
+        yield ColumnChange(path, "metadata", "", "", True)
 
 
 def _readable(old: Type, new: Type) -> bool:

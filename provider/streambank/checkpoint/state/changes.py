@@ -29,7 +29,7 @@ _TYPED, _WITH_LINEAGE = ("v2", "v4"), ("v3", "v4")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """One row that a batch changed.
 
     Attributes:
@@ -80,7 +80,7 @@ def _known_size(size: int, path: str) -> int:
     return size
 
 
-def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[Change, ...]:
+def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[RowChange, ...]:
     """The first changes in a delta, a snapshot or a changelog.
 
     Args:
@@ -96,7 +96,7 @@ def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[Change, ..
         FormatError: It is damaged (code `half-written`).
     """
     plain = decompress_head(data, most_bytes, path)
-    found: list[Change] = []
+    found: list[RowChange] = []
     try:
         for change in _changes(plain, path):
             found.append(change)
@@ -106,7 +106,7 @@ def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[Change, ..
     return tuple(found)
 
 
-def _changes(plain: bytes, path: str) -> Iterator[Change]:
+def _changes(plain: bytes, path: str) -> Iterator[RowChange]:
     version, start = "v1", 0
     if path.endswith(".changelog") and plain[2:3] == b"v":  # a row of version 1 has its key's size there
         version, start = plain[2:4].decode("ascii", "replace"), 4
@@ -114,7 +114,11 @@ def _changes(plain: bytes, path: str) -> Iterator[Change]:
             start += 2 + int.from_bytes(plain[start : start + 2], "big")
     if version not in _TYPED:
         for key, value in hdfs_rows(plain[start:], path):
-            yield Change("put", None, key, value) if value is not None else Change("delete", None, key, b"")
+            yield (
+                RowChange("put", None, key, value)
+                if value is not None
+                else RowChange("delete", None, key, b"")
+            )
         return
     position = start
     try:
@@ -134,7 +138,7 @@ def _changes(plain: bytes, path: str) -> Iterator[Change]:
             position += 4 + size
             if position > len(plain):
                 raise FormatError(f"{path} ends within a row.", code="half-written", hint=_DAMAGED)
-            yield Change(action, int.from_bytes(key[:2], "little"), key[2:], value)
+            yield RowChange(action, int.from_bytes(key[:2], "little"), key[2:], value)
     except (struct.error, IndexError) as error:
         raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
 

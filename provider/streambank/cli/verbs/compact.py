@@ -188,7 +188,7 @@ def _compact(
         stopped=stopped,
         keep_batches=keep_batches,
         older_than_s=older_than_s,
-        watch=quiet_check.Watch(quiet_s=quiet_s, watch_s=quiet_check.WATCH_S),
+        watch=quiet_check.QuietCheck(quiet_s=quiet_s, watch_s=quiet_check.WATCH_S),
         by=who("cli"),
     )
     if dry_run:
@@ -268,7 +268,7 @@ def _check_stopped(checkpoint: str, stopped: bool, jobs: str | None) -> None:
         _refuse_declared(checkpoint, jobs)
     store = open_store(checkpoint)
     quiet_check.check_still(
-        store, CheckpointReader(store).listing(), quiet_check.Watch(watch_s=quiet_check.WATCH_S)
+        store, CheckpointReader(store).listing(), quiet_check.QuietCheck(watch_s=quiet_check.WATCH_S)
     )
 
 

@@ -10,7 +10,7 @@ from streambank.cli.options import Debug, Json, RepositoryOption, open_repositor
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
-    from streambank.repository.objects.index_files import Damage
+    from streambank.repository.objects.index_files import FileDamage
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = 
         raise typer.Exit(1)
 
 
-def _to_dict(damage: Damage) -> dict[str, str]:
+def _to_dict(damage: FileDamage) -> dict[str, str]:
     return {"file": damage.key, "error": damage.error.code, "message": damage.error.message}
 
 

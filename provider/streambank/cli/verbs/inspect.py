@@ -155,13 +155,13 @@ def recorded(location: str, within: str) -> dict[str, Any]:
     """
     from streambank.core.units import parse_duration_s
     from streambank.sla.history.history import HistoryScan, Records
-    from streambank.sla.history.summary import Gathered
+    from streambank.sla.history.summary import HistoryMetrics
 
     window = timedelta(seconds=parse_duration_s(within))
     records = Records.at(location)
     newest = records.newest()
     scan = HistoryScan(records, since=None if newest is None else newest.at - window)
-    gathered = Gathered(records.query)
+    gathered = HistoryMetrics(records.query)
     gathered.take(scan)
     gathered.runs, gathered.notes = scan.runs, scan.notes()
     return gathered.to_dict()

@@ -24,7 +24,7 @@ from streambank.cli.verbs import verify
 from streambank.core.errors import InputError, IntegrityError, StreambankError
 
 if TYPE_CHECKING:
-    from streambank.kafka.retention import Replay
+    from streambank.kafka.retention import KafkaReplay
     from streambank.kafka.settings import KafkaConnection
     from streambank.repository.catalog import SavepointSummary
     from streambank.repository.manifest import Manifest
@@ -111,7 +111,7 @@ def _show_expired(found: list[dict[str, Any]]) -> None:
     console.table(columns, rows, right=("batch", "bytes"), drop=drop)
 
 
-def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | None = None) -> None:
+def _show_list(summaries: list[SavepointSummary], told: Mapping[int, KafkaReplay] | None = None) -> None:
     if not summaries:
         console.line("No savepoints.")
         return
@@ -321,7 +321,7 @@ TIMEOUT_S = 3.0
 
 def replays_of(
     repository: Repository, manifest: Manifest, kafka: str | None, jobs: str | None
-) -> list[Replay]:
+) -> list[KafkaReplay]:
     """How long each Kafka source of a savepoint can be read again; nothing for others."""
     from streambank.core.units import utc_now
     from streambank.kafka.recording import sources_before
@@ -333,7 +333,7 @@ def replays_of(
 
 def replays(
     repository: Repository, summaries: Sequence[SavepointSummary], kafka: str | None, jobs: str | None
-) -> dict[int, Replay]:
+) -> dict[int, KafkaReplay]:
     """For each savepoint of a list, by its place there, the Kafka source that ends first."""
     from streambank.core.errors import StreambankError
     from streambank.core.units import utc_now
@@ -341,7 +341,7 @@ def replays(
     from streambank.kafka.retention import replay_of, shortest
     from streambank.kafka.settings import Brokers
 
-    found: dict[int, Replay] = {}
+    found: dict[int, KafkaReplay] = {}
     asked: dict[str, Brokers] = {}
     for place, summary in enumerate(summaries):
         if summary.error is not None:
@@ -360,7 +360,7 @@ def replays(
     return found
 
 
-def can_be_replayed(one: Replay | None) -> str:
+def can_be_replayed(one: KafkaReplay | None) -> str:
     """In a few words, for a table; nothing where no source is Kafka."""
     from streambank.core.units import utc_now
 

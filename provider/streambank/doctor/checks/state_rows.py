@@ -17,7 +17,7 @@ from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import OperatorFiles
 from streambank.checkpoint.schema.store import WATERMARK, Columns
 from streambank.checkpoint.state.changelog import UnreadableLineageError
-from streambank.checkpoint.state.changes import Change, elements, head_of_changes
+from streambank.checkpoint.state.changes import RowChange, elements, head_of_changes
 from streambank.checkpoint.state.unsafe_row import Leaf, leaves
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.core.finding import Finding
@@ -62,7 +62,7 @@ class Written:
 
     operator: StateColumns
     columns: Columns
-    changes: tuple[tuple[int, Change], ...]
+    changes: tuple[tuple[int, RowChange], ...]
 
     @property
     def batches(self) -> int:
@@ -81,7 +81,7 @@ class Written:
         fields = self.columns.key["fields"]
         return str(fields[-1]["name"]) if fields else None
 
-    def unit(self, change: Change) -> object:
+    def unit(self, change: RowChange) -> object:
         """The key that the input is grouped by, of a row of which a key may have many; None where unknown."""
         if [field["name"] for field in self.columns.key["fields"]] == [
             "key",
@@ -149,7 +149,7 @@ def written(
         )
         return
     numbers = _families(files, planner)
-    by_name: dict[str, list[tuple[int, Change]]] = {}
+    by_name: dict[str, list[tuple[int, RowChange]]] = {}
     room = MOST_PLAIN_BYTES
     for version, _, name, path in found:
         if room <= 0:

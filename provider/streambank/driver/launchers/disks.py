@@ -19,7 +19,7 @@ TEMPORARY = "temporary files"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DiskLocation:
     """Where some files of a job lie.
 
     Attributes:
@@ -54,7 +54,7 @@ class Disk:
     """One file system, and what lies there."""
 
     space: Space
-    places: tuple[Place, ...]
+    places: tuple[DiskLocation, ...]
 
     @property
     def holds(self) -> str:
@@ -65,7 +65,7 @@ class Disk:
 
 def places_of(
     job: Job, control: JobControl, query: str, environment: Mapping[str, str] | None = None
-) -> Iterator[Place]:
+) -> Iterator[DiskLocation]:
     """Where one query of a job and what keeps it lie, as far as that is known.
 
     Args:
@@ -73,21 +73,21 @@ def places_of(
         environment: The environment of drivers here; that of this process when left out.
     """
     generation = control.generation(query)
-    yield Place("checkpoint", generation.location if generation is not None else job.queries[query])
-    yield Place("records", control.store.uri)
-    yield Place("repository", job.repository, needed=False)
+    yield DiskLocation("checkpoint", generation.location if generation is not None else job.queries[query])
+    yield DiskLocation("records", control.store.uri)
+    yield DiskLocation("repository", job.repository, needed=False)
     facts = control.query_facts(query) or {}
     written = facts.get("sink_path")
     if isinstance(written, str) and written:
         # What an earlier generation wrote to, the next driver may have left: it refuses no start.
         same = generation is None or facts.get("generation") == generation.number
         left = {} if generation is None else generation.new_sinks
-        yield Place("output", left.get(normalize_location(written), written), needed=same)
+        yield DiskLocation("output", left.get(normalize_location(written), written), needed=same)
     if not job.launch.in_cluster:
         told = driver_environment(os.environ, extra=job.env) if environment is None else environment
         named = told.get("SPARK_LOCAL_DIRS") or job.spark.get(LOCAL_DIR) or tempfile.gettempdir()
-        yield from (Place("local state", one.strip()) for one in named.split(",") if one.strip())
-        yield Place(TEMPORARY, tempfile.gettempdir(), needed=False)
+        yield from (DiskLocation("local state", one.strip()) for one in named.split(",") if one.strip())
+        yield DiskLocation(TEMPORARY, tempfile.gettempdir(), needed=False)
 
 
 def disks_of_job(job: Job, control: JobControl) -> tuple[Disk, ...]:
@@ -100,7 +100,7 @@ def disks_of_job(job: Job, control: JobControl) -> tuple[Disk, ...]:
     return disks_of(place for place in places if place.is_there)
 
 
-def disks_of(places: Iterable[Place]) -> tuple[Disk, ...]:
+def disks_of(places: Iterable[DiskLocation]) -> tuple[Disk, ...]:
     """The file systems of some places, each once; what is not on one of this machine is left out.
 
     So is a file system that does not say how large it is. Of a place that is not there yet it is the one on
@@ -109,7 +109,7 @@ def disks_of(places: Iterable[Place]) -> tuple[Disk, ...]:
     Raises:
         StorageError: One cannot be asked.
     """
-    found: dict[int, tuple[Space, list[Place]]] = {}
+    found: dict[int, tuple[Space, list[DiskLocation]]] = {}
     for place in places:
         if place.path is not None:
             space = space_at(place.path)

@@ -24,7 +24,7 @@ from streambank.driver.application import check_application, check_queries
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, installation_of, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
-from streambank.driver.log import DriverLog
+from streambank.driver.log import RotatedLog
 from streambank.driver.spark_properties import BIND_ADDRESS, LOOPBACK, loopback_settings, property_lines
 from streambank.driver.spec import LaunchSpec, launch_key
 from streambank.storage import local_path
@@ -153,7 +153,7 @@ class LocalLauncher:
                 code="log-not-read",
                 hint="Look at who can write among the job's records.",
             )
-        return DriverLog(log, max_bytes=1, files=1).last_lines(count)
+        return RotatedLog(log, max_bytes=1, files=1).last_lines(count)
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`. The JVM first: it is the one that writes."""

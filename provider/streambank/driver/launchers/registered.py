@@ -51,7 +51,7 @@ def registered_launcher(policy: LaunchPolicy) -> Launcher:
         InputError: No installed package registers it (code `no-such-launcher`), two do
             (`ambiguous-launcher`), or it does not load or is no launcher (`bad-launcher`).
     """
-    return Checked(policy.on, _made(policy.on, load(policy.on), policy))
+    return CheckedLauncher(policy.on, _made(policy.on, load(policy.on), policy))
 
 
 def load(name: str) -> Callable[[LaunchPolicy], object]:
@@ -117,7 +117,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".: ")
 
 
-class Checked:
+class CheckedLauncher:
     """A registered launcher, of which only what the protocol allows comes back."""
 
     def __init__(self, name: str, launcher: Launcher) -> None:

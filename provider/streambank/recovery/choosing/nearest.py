@@ -41,7 +41,7 @@ from streambank.repository.marks import REHEARSAL, RESTORED
 from streambank.repository.references import Found, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.storage import local_path, scheme_of
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -98,7 +98,7 @@ def choose_nearest(
     open_place: Callable[[str], Repository],
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
-    lines: Lines = ANY_LINE,
+    lines: QueryLines = ANY_LINE,
 ) -> tuple[Repository, Chosen]:
     """Find the savepoint, and the nearest place that has every byte of it.
 
@@ -201,7 +201,7 @@ def name_older_of(
     places: Sequence[Place],
     damaged: Found,
     said: str,
-    lines: Lines,
+    lines: QueryLines,
     pace: Pace,
     *,
     beside: Sequence[str] | None = None,
@@ -258,7 +258,7 @@ def meant_by(
     reference: str,
     job: str,
     passed: list[PassedOver],
-    lines: Lines,
+    lines: QueryLines,
 ) -> Found:
     """The savepoint that a reference means, whichever place knows it; of `latest-good` the newest.
 
@@ -286,7 +286,7 @@ def _meant(
     reference: str,
     job: str,
     passed: list[PassedOver],
-    lines: Lines,
+    lines: QueryLines,
 ) -> Iterator[Found]:
     """The savepoint that a reference means, whichever place knows it; of `latest-good` all, the newest first.
 
@@ -361,7 +361,7 @@ def _newest_of_all(
     places: list[Place],
     job: str,
     passed: list[PassedOver],
-    lines: Lines,
+    lines: QueryLines,
 ) -> Iterator[Found]:
     left_out: list[_LeftOut] = []
     known = _known(declared, job, lines, passed, places, left_out)
@@ -392,7 +392,7 @@ def _say_newer(left_out: Sequence[_LeftOut], than: datetime, passed: list[Passed
 def _known(
     declared: Sequence[Place],
     job: str,
-    lines: Lines,
+    lines: QueryLines,
     passed: list[PassedOver] | None = None,
     places: list[Place] | None = None,
     left_out: list[_LeftOut] | None = None,

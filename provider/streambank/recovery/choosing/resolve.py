@@ -28,7 +28,7 @@ from streambank.repository.references import AsOf, Found, only_job, only_others,
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -116,7 +116,7 @@ class Chosen:
     passed_over: tuple[PassedOver, ...] = ()
 
 
-ANY_LINE = Lines()
+ANY_LINE = QueryLines()
 """Nothing is known of the lines of a query."""
 _NOTHING_SAVED = ("no-such-savepoint", "no-repository")
 
@@ -149,7 +149,7 @@ def choose(
     record: bool,
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
-    lines: Lines = ANY_LINE,
+    lines: QueryLines = ANY_LINE,
     level: Literal["quick", "full"] = "quick",
     beside: Sequence[str] | None = None,
 ) -> Chosen:
@@ -212,7 +212,7 @@ def name_older(
     said: str,
     meant: Manifest | None,
     *,
-    lines: Lines = ANY_LINE,
+    lines: QueryLines = ANY_LINE,
     pace: Pace = DEFAULT_PACE,
     beside: Sequence[str] | None = None,
 ) -> IntegrityError:
@@ -250,7 +250,7 @@ _LOOKED_INTO = 50
 """How many savepoints of later batches are looked into for older ones."""
 
 
-def next_ones(repository: Repository, manifest: Manifest, lines: Lines = ANY_LINE) -> tuple[Next, ...]:
+def next_ones(repository: Repository, manifest: Manifest, lines: QueryLines = ANY_LINE) -> tuple[Next, ...]:
     """Older savepoints of the same query, the newest first: what could be restored if this one fails.
 
     Those that a verification has found damaged are left out. Only the beginnings of manifests are read.
@@ -319,7 +319,7 @@ def unrecorded(report: VerifyReport) -> tuple[str, ...]:
     return tuple(finding.cause for finding in report.findings if finding.code == "not-recorded")
 
 
-def leaving_out(lines: Lines, others: list[tuple[Manifest, str]]) -> Callable[[Manifest], bool]:
+def leaving_out(lines: QueryLines, others: list[tuple[Manifest, str]]) -> Callable[[Manifest], bool]:
     """Whether a savepoint is not meant by a reference that names none, since it is of another line.
 
     Args:
@@ -372,7 +372,7 @@ def _latest_good(
     record: bool,
     by: Mapping[str, Any] | None,
     pace: Pace,
-    lines: Lines,
+    lines: QueryLines,
 ) -> Chosen:
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]

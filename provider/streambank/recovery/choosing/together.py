@@ -30,7 +30,7 @@ from streambank.recovery.choosing.resolve import Chosen, PassedOver, choose, fir
 from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -55,7 +55,7 @@ def choose_together(
     *,
     control: JobControl | None = None,
     record: bool = False,
-    lines: Mapping[str, Lines] | None = None,
+    lines: Mapping[str, QueryLines] | None = None,
     savepoints: Mapping[str, str] | None = None,
     whole: bool = False,
     by: Mapping[str, str] | None = None,
@@ -83,7 +83,7 @@ def choose_together(
     found: dict[str, Chosen] = {}
     if lines is None:
         records = control or job.records()
-        lines = {name: Lines.of(records, name) for name in job.queries}
+        lines = {name: QueryLines.of(records, name) for name in job.queries}
     for name in job.queries:
         with hinting_refresh(job):
             found[name] = choose(
@@ -119,7 +119,7 @@ def _closest(
     newest: Chosen,
     moment: datetime,
     *,
-    lines: Lines,
+    lines: QueryLines,
     pace: Pace,
     record: bool,
     by: Mapping[str, str] | None,
@@ -204,12 +204,12 @@ def from_place(
                 open_place=job.open_place,
                 by=by,
                 pace=pace,
-                lines=Lines.of(control, name),
+                lines=QueryLines.of(control, name),
             )
         return repository, {name: only}
     asked = _parse(job, reference)
     _check_each_named(job, named)
-    lines = {name: Lines.of(control, name) for name in job.queries}
+    lines = {name: QueryLines.of(control, name) for name in job.queries}
     passed: list[PassedOver] = []
     places = open_places(locations, job.name, target, job.open_place, passed)
     every = tuple(places)
@@ -250,7 +250,7 @@ def _newest_moment(
     job: Job,
     reference: str,
     places: Sequence[Place],
-    lines: Mapping[str, Lines],
+    lines: Mapping[str, QueryLines],
     passed: list[PassedOver],
     choose_at: Callable[[Repository], ChosenTogether],
 ) -> tuple[Repository, Mapping[str, Chosen]]:
@@ -287,7 +287,7 @@ def _newest_moment(
     }
 
 
-def _promised(job: Job, repository: Repository, lines: Mapping[str, Lines]) -> datetime:
+def _promised(job: Job, repository: Repository, lines: Mapping[str, QueryLines]) -> datetime:
     """A moment beyond which not all queries have a savepoint there; what is damaged is found out later."""
     newest = []
     for name in job.queries:

@@ -17,7 +17,7 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError, Stre
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.import_copy import REASON
 from streambank.sinks.file.capture import KIND, FileSinkCapture
-from streambank.sinks.file.fits import Fit, fit_of, windows_of
+from streambank.sinks.file.fits import ClockFit, fit_of, windows_of
 from streambank.sinks.file.log import list_log
 from streambank.sinks.file.position import Chunks
 from streambank.sinks.unguarded import sink_from_description
@@ -147,11 +147,11 @@ def _not_own(message: str) -> RefusedError:
     )
 
 
-def _fit(manifest: Manifest, sink: Store) -> Fit:
+def _fit(manifest: Manifest, sink: Store) -> ClockFit:
     """What the times of the log say; nothing where they are of other clocks than the checkpoint's."""
     slack_ns = _slack_ns(manifest.checkpoint, sink.uri)
     if slack_ns is None:
-        return Fit((), ())
+        return ClockFit((), ())
     times: list[tuple[str, int]] = []
     if manifest.taken_by.get("reason") != REASON:  # the times of a copy are its own
         times += [(one.path, one.mtime_ns) for one in manifest.files]

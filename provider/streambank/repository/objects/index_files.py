@@ -24,7 +24,7 @@ MERGE_INDEX_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FileDamage:
     """A file of the repository that cannot be used."""
 
     key: str
@@ -49,8 +49,8 @@ class RebuildReport:
     objects: int
     added: int
     repaired: tuple[str, ...]
-    index_files: tuple[Damage, ...]
-    damaged: tuple[Damage, ...]
+    index_files: tuple[FileDamage, ...]
+    damaged: tuple[FileDamage, ...]
     lost: tuple[str, ...]
 
     @property
@@ -72,7 +72,7 @@ class IndexFiles:
         self._lock = threading.Lock()
         self._index = Index()
         self._loaded: set[str] = set()
-        self._damaged: dict[str, Damage] = {}
+        self._damaged: dict[str, FileDamage] = {}
         self._ready = False
         self._unindexed: int | None = None
 
@@ -92,7 +92,7 @@ class IndexFiles:
                 pass  # a file vanished: another one has taken its place
             self._ready = True
 
-    def damaged(self) -> list[Damage]:
+    def damaged(self) -> list[FileDamage]:
         """Index files that could not be used when they were read."""
         with self._lock:
             return list(self._damaged.values())
@@ -158,7 +158,7 @@ class IndexFiles:
         packs: list[Pack] = []
         kept: list[Pack] = []
         repaired: list[str] = []
-        damages: list[Damage] = []
+        damages: list[FileDamage] = []
         for pack_id in sorted(self._pack_ids()):
             try:
                 packs.append(read_pack(self._store, pack_id))
@@ -169,7 +169,7 @@ class IndexFiles:
                     packs.append(known[pack_id])
                     repaired.append(pack_key(pack_id))
                     continue
-                damages.append(Damage(pack_key(pack_id), error))
+                damages.append(FileDamage(pack_key(pack_id), error))
                 if pack_id in known:
                     kept.append(known[pack_id])  # most of its objects may be whole
         there = {pack.id for pack in (*packs, *kept)}
@@ -236,15 +236,15 @@ class IndexFiles:
     def _pack_ids(self) -> set[str]:
         return {info.path.rpartition("/")[2] for info in self._store.list("packs")}
 
-    def _read_all(self, present: list[str]) -> tuple[dict[str, Pack], list[Damage]]:
+    def _read_all(self, present: list[str]) -> tuple[dict[str, Pack], list[FileDamage]]:
         """What index files say, and those that are damaged."""
         known: dict[str, Pack] = {}
-        damages: list[Damage] = []
+        damages: list[FileDamage] = []
         for index_id in present:
             try:
                 packs = read_index(self._store, index_id, self._digest_name)
             except IntegrityError as error:
-                damages.append(Damage(index_key(index_id), error))
+                damages.append(FileDamage(index_key(index_id), error))
                 continue
             known.update({pack.id: pack for pack in packs or ()})
         return known, damages
@@ -294,7 +294,7 @@ class IndexFiles:
             try:
                 packs = read_index(self._store, index_id, self._digest_name)
             except (IntegrityError, FormatError) as error:
-                self._damaged[index_id] = Damage(index_key(index_id), error)
+                self._damaged[index_id] = FileDamage(index_key(index_id), error)
                 continue
             if packs is None:
                 vanished = True

@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.digest import split_digest
 from streambank.repository.objects.index import IndexedObject
-from streambank.repository.objects.index_files import Damage, IndexFiles, RebuildReport
+from streambank.repository.objects.index_files import FileDamage, IndexFiles, RebuildReport
 from streambank.repository.objects.large import Absent, look_up, object_key
 from streambank.repository.objects.packs import SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.repository.objects.read import (
@@ -28,7 +28,7 @@ from streambank.repository.objects.read import (
 )
 from streambank.repository.objects.write import ObjectWriter
 from streambank.repository.trash import PendingDeletes
-from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, chunks
+from streambank.storage.store import CHUNK_BYTES, FileInfo, HeldFile, Store, chunks
 
 
 class Objects:
@@ -275,7 +275,7 @@ class Objects:
 
     # The index
 
-    def check_index(self) -> list[Damage]:
+    def check_index(self) -> list[FileDamage]:
         """Index files that cannot be used."""
         self._index.load(refresh=True)
         return self._index.damaged()
@@ -432,7 +432,7 @@ class Objects:
         data = self._read(location.key, location.offset, location.length)
         return nullcontext(io.BytesIO(checked(digest, location, data)))
 
-    def _hold(self, digest: str) -> Held | None:
+    def _hold(self, digest: str) -> HeldFile | None:
         """An object's own file, found and opened in one go; None where it is elsewhere, or no gain."""
         if not self._holds or self._find(digest) is not None:
             return None

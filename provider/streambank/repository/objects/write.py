@@ -22,7 +22,7 @@ from streambank.repository.objects.packs import (
     pack_key,
     seal_pack,
 )
-from streambank.storage.store import CopiesHeld, Held, Store
+from streambank.storage.store import CopiesHeld, HeldFile, Store
 
 INDEX_EVERY_PACKS = 16
 """So often an index file is written on the way: a take that was killed need not move everything again."""
@@ -122,7 +122,7 @@ class ObjectWriter:
         return self._add_small(whole)
 
     def add_file(
-        self, file: Held, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
+        self, file: HeldFile, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
     ) -> str | None:
         """Store a large file without its bytes waiting anywhere: hashed first, it has its name.
 

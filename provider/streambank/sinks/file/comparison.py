@@ -30,7 +30,7 @@ _TABLES = (
 )
 
 
-class Comparison:
+class LogComparison:
     """What is there of the files that a savepoint's log names, and what else the sink's own log names.
 
     Fill `log` with the entries of the sink's own log, then call `find_later`.

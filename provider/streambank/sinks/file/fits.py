@@ -18,7 +18,7 @@ Windows = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class ClockFit:
     """What the times of a log say.
 
     Attributes:
@@ -51,7 +51,7 @@ def windows_of(files: Iterable[tuple[str, int]]) -> Windows:
     return found
 
 
-def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> Fit:
+def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> ClockFit:
     """Compare a log with the batches of a checkpoint.
 
     Args:
@@ -63,4 +63,4 @@ def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> Fit:
     for batch, written in entries:
         if (window := windows.get(batch)) is not None:
             (agree if window[0] <= written <= window[1] else against).append(batch)
-    return Fit(tuple(sorted(agree)), tuple(sorted(against)))
+    return ClockFit(tuple(sorted(agree)), tuple(sorted(against)))

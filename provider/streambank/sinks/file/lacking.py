@@ -9,7 +9,7 @@ from typing import Any
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import NotFoundError
 from streambank.core.units import say_count
-from streambank.sinks.file.comparison import Comparison
+from streambank.sinks.file.comparison import LogComparison
 from streambank.sinks.file.log import Roots
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage.store import FileInfo, Store
@@ -74,5 +74,5 @@ def _is_there(store: Store, key: str, size_bytes: int) -> bool:
 
 
 def _compared(named: NamedFiles, listing: Iterable[FileInfo], count: int) -> Lacking:
-    compared = Comparison(named, listing)
+    compared = LogComparison(named, listing)
     return Lacking(compared.missing(), tuple(compared.some_missing(MOST_NAMED)), count, count)

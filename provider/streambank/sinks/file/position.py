@@ -16,7 +16,7 @@ from typing import Any, Literal
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_name
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.core.units import say_count
-from streambank.sinks.file.comparison import Comparison
+from streambank.sinks.file.comparison import LogComparison
 from streambank.sinks.file.log import (
     LOG_DIRECTORY,
     Roots,
@@ -329,7 +329,7 @@ def _compare(
     accepted: bool,
 ) -> tuple[FileSinkStanding, SavedLog]:
     sink_batch = max((name.batch for name in there), default=None)
-    compared = Comparison(saved.files, store.list())
+    compared = LogComparison(saved.files, store.list())
     roots = Roots(store.uri, was_uri)
     problem = ""
     standing: Standing
@@ -451,7 +451,7 @@ def _read_through(store: Store, name: LogName, roots: Roots) -> None:
     deque(read_entry(store, name, roots), 0)
 
 
-def _standing(saved: SavedLog, compared: Comparison, sink_batch: int | None) -> Standing:
+def _standing(saved: SavedLog, compared: LogComparison, sink_batch: int | None) -> Standing:
     if sink_batch is not None and sink_batch > saved.batch:
         return "ahead"
     if compared.any_later():

@@ -35,7 +35,7 @@ class Summary(JsonObject):
 
 
 @dataclass(slots=True)
-class Gathered:
+class HistoryMetrics:
     """Metrics of a history, gathered in one pass.
 
     Attributes:
@@ -57,7 +57,7 @@ class Gathered:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, history: History) -> Gathered:
+    def of(cls, history: History) -> HistoryMetrics:
         """Of a history in hand."""
         gathered = cls(history.query, runs=history.runs, notes=history.notes)
         gathered.take(history.points)

@@ -23,7 +23,7 @@ from streambank.core.shape import JsonObject
 from streambank.core.units import EPOCH, from_epoch_ms
 from streambank.sla.history.clock_order import in_order
 from streambank.sla.history.point import History, Point
-from streambank.sla.history.summary import Gathered
+from streambank.sla.history.summary import HistoryMetrics
 from streambank.storage.store import Store
 
 MOST_STORES = 5000
@@ -66,7 +66,7 @@ class PartitionMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth(JsonObject):
+class StateGrowth(JsonObject):
     """How the state changed between two batches, as their snapshots tell.
 
     Attributes:
@@ -83,7 +83,7 @@ class Growth(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CheckpointMeasurement:
     """A checkpoint as it was measured.
 
     Attributes:
@@ -95,11 +95,11 @@ class Measured:
 
     history: History
     partitions: tuple[PartitionMeasure, ...]
-    growth: Growth | None
+    growth: StateGrowth | None
 
     def to_dict(self) -> dict[str, Any]:
         """As the JSON of `inspect`."""
-        gathered = Gathered.of(self.history).to_dict()
+        gathered = HistoryMetrics.of(self.history).to_dict()
         return {
             **{name: gathered[name] for name in ("batches", "from", "to", "metrics", "operators")},
             "partitions": [one.to_dict() for one in self.partitions],
@@ -110,7 +110,7 @@ class Measured:
 
 def measure_checkpoint(
     store: Store, *, planner: ClosurePlanner | None = None, most_stores: int = MOST_STORES
-) -> Measured:
+) -> CheckpointMeasurement:
     """Measure a checkpoint, live or not; never writes.
 
     Args:
@@ -148,7 +148,7 @@ def measure_checkpoint(
             values |= _directory(index, batch)
         points.append(Point(at, batch, None, None, values, operators, watermark))
     newest = max(measured, default=None)
-    return Measured(
+    return CheckpointMeasurement(
         History(store.uri, tuple(points), 0, tuple(notes)),
         tuple(measured[newest]) if newest is not None else (),
         _growth(measured, dict(zip(batches, times.committed, strict=True))),
@@ -321,7 +321,7 @@ def _directory(index: CheckpointIndex, batch: int) -> dict[str, float]:
     return values
 
 
-def _growth(measured: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> Growth | None:
+def _growth(measured: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> StateGrowth | None:
     """From the oldest to the newest batch that stands on snapshots alone in every partition."""
     whole = [batch for batch, states in measured.items() if all(one.state.base_version for one in states)]
     whole = [batch for batch in whole if measured[batch]]
@@ -329,7 +329,7 @@ def _growth(measured: Mapping[int, list[PartitionMeasure]], at: Mapping[int, dat
         return None
     first, last = min(whole), max(whole)
     rows = (_rows(measured[first]), _rows(measured[last]))
-    return Growth(
+    return StateGrowth(
         first,
         last,
         (at[last] - at[first]).total_seconds(),

@@ -11,7 +11,7 @@ from streambank.core.units import say_duration, to_json_time
 from streambank.driver.launchers.disks import TEMPORARY, Disk
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.sla.fact import Fact
 from streambank.sla.judge.case import Case, against, level_of
 from streambank.sla.judge.windows import statistic
@@ -264,7 +264,7 @@ def _replayable_for(case: Case, objective: Objective, facts: Facts, newest: date
     )
 
 
-def _held_s(one: Replay, now: datetime) -> float:
+def _held_s(one: KafkaReplay, now: datetime) -> float:
     """How long a source can be read again, in seconds; less than any limit where it is gone."""
     return -math.inf if one.until is None else max(0.0, (one.until - now).total_seconds())
 

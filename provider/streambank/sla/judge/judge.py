@@ -27,7 +27,7 @@ _READ_AGAIN = "Look at the checkpoint and the job's records, and repair what can
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableHistory:
     """A history that should be there and cannot be read.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Pass:
 
 def judge(
     job: str,
-    history: History | Unreadable,
+    history: History | UnreadableHistory,
     policy: SlaPolicy | None,
     now: datetime,
     facts: Facts | None = None,
@@ -82,7 +82,7 @@ def judge(
     """
     case, known = Case(job, history.query, now), facts or Facts()
     wanted = objectives(policy)
-    if isinstance(history, Unreadable):
+    if isinstance(history, UnreadableHistory):
         return _unreadable(case, wanted, policy, history, known)
     limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].measure.metrics]
     windows = [WindowGauge(one, now) for one in wanted if one.measure.kind == "window"]
@@ -95,7 +95,7 @@ def judge(
     try:
         walk.walk(history.points)
     except StreambankError as error:
-        return _unreadable(case, wanted, policy, Unreadable(history.query, error.message), known)
+        return _unreadable(case, wanted, policy, UnreadableHistory(history.query, error.message), known)
     measured = {gauge.objective.name: gauge.verdict(case, walk.batches, walk.newest) for gauge in walk.gauges}
     return (
         _history(case, policy, history, walk, known),
@@ -156,7 +156,11 @@ def _verdict(
 
 
 def _unreadable(
-    case: Case, wanted: Iterable[Objective], policy: SlaPolicy | None, history: Unreadable, facts: Facts
+    case: Case,
+    wanted: Iterable[Objective],
+    policy: SlaPolicy | None,
+    history: UnreadableHistory,
+    facts: Facts,
 ) -> tuple[Verdict, ...]:
     why, evidence = f"The history cannot be read: {history.why}", tuple(facts.unreadable)
     return (

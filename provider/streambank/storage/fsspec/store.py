@@ -370,7 +370,7 @@ class FsspecStore:
 
 
 class FsspecHeld:
-    """A file that is remembered by its version; see `Held`. Nothing keeps it from being deleted."""
+    """A file that is remembered by its version; see `HeldFile`. Nothing keeps it from being deleted."""
 
     def __init__(self, store: FsspecStore, info: FileInfo) -> None:
         self._store = store
@@ -382,7 +382,7 @@ class FsspecHeld:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """See `Held.open`; a file that was written again meanwhile counts as gone."""
+        """See `HeldFile.open`; a file that was written again meanwhile counts as gone."""
         if self.current().identity != self._info.identity:
             raise missing_error(f"{self._store.uri}/{self._info.path} as it was before")
         with self._store.open(self._info.path) as reader:
@@ -392,7 +392,7 @@ class FsspecHeld:
         return self._store.stat(self._info.path)
 
     def close(self) -> None:
-        """See `Held.close`."""
+        """See `HeldFile.close`."""
 
 
 _VERSIONS = ("generation", "etag", "ETag")

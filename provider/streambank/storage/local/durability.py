@@ -163,7 +163,7 @@ def folder_ends(folder: str) -> Iterator[int]:
     yield len(folder)
 
 
-class Waiting:
+class PendingFiles:
     """The waiting files of one bulk; a `with`, whose end gives them their names.
 
     Args:
@@ -177,7 +177,7 @@ class Waiting:
         self._lock = threading.Lock()
         self._files: dict[str, str] = {}
 
-    def __enter__(self) -> Waiting:
+    def __enter__(self) -> PendingFiles:
         return self
 
     def __exit__(

@@ -13,7 +13,7 @@ from streambank.storage.store import CHUNK_BYTES, FileInfo
 
 
 class LocalHeld:
-    """An open descriptor; see `Held`. The bytes stay readable after their name is deleted."""
+    """An open descriptor; see `HeldFile`. The bytes stay readable after their name is deleted."""
 
     def __init__(self, path: str, descriptor: int, info: FileInfo) -> None:
         self._path = path

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
-from streambank.storage.local.durability import Waiting, folder_ends, sync_directories
+from streambank.storage.local.durability import PendingFiles, folder_ends, sync_directories
 from streambank.storage.local.errors import NOT_THERE, exists_error, translate, translate_read
 from streambank.storage.local.read import LocalHeld, buffered, read_range
 from streambank.storage.local.root import LOOK, OVERWRITE, READ, Root, mtime_ns
@@ -50,7 +50,7 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.resolve would follow links
         self._root = Root(str(self.root), str(self.root), fsync=fsync)
-        self._waiting: Waiting | None = None
+        self._waiting: PendingFiles | None = None
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -188,7 +188,7 @@ class LocalStore:
             view._root.boundary = self._root.boundary
             unsettled: set[str] = set()
             view._root.unsettled = unsettled
-            with Waiting(view._root, root) as view._waiting:
+            with PendingFiles(view._root, root) as view._waiting:
                 yield view
             try:
                 if unsettled:

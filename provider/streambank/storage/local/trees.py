@@ -21,14 +21,14 @@ _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_DIRECTORY
 
 
-class Judged(NamedTuple):
+class DirectoryIdentity(NamedTuple):
     """Which directory was looked at, whatever it is called later."""
 
     device: int
     inode: int
 
 
-def judge(path: Path, *, made: bool = False) -> Judged:
+def judge(path: Path, *, made: bool = False) -> DirectoryIdentity:
     """Look at a directory that may be removed.
 
     Args:
@@ -59,7 +59,7 @@ def judge(path: Path, *, made: bool = False) -> Judged:
             code="not-this-users",
             hint="Its owner can remove it. Keep such folders where only those may write who work on the job.",
         )
-    return Judged(found.st_dev, found.st_ino)
+    return DirectoryIdentity(found.st_dev, found.st_ino)
 
 
 def is_private(path: Path) -> bool:
@@ -83,7 +83,7 @@ class Tree:
     """
 
     def __init__(
-        self, path: Path, above: int, top: int, judged: Judged, each: Callable[[str], object]
+        self, path: Path, above: int, top: int, judged: DirectoryIdentity, each: Callable[[str], object]
     ) -> None:
         self._path, self._above, self._top, self._judged, self._each = path, above, top, judged, each
 
@@ -126,7 +126,7 @@ class Tree:
                     code="directory-not-removed",
                     hint="Unmount it, and clean again: it goes on where it stopped.",
                 )
-            below = _opened(name, folder, Judged(found.st_dev, found.st_ino), self._path / path)
+            below = _opened(name, folder, DirectoryIdentity(found.st_dev, found.st_ino), self._path / path)
             try:
                 for inside in os.listdir(below):  # noqa: PTH208 - of a descriptor
                     self._remove(below, inside, f"{path}/{inside}")
@@ -136,7 +136,9 @@ class Tree:
 
 
 @contextmanager
-def opened(path: Path, judged: Judged, each: Callable[[str], object] = lambda _: None) -> Iterator[Tree]:
+def opened(
+    path: Path, judged: DirectoryIdentity, each: Callable[[str], object] = lambda _: None
+) -> Iterator[Tree]:
     """A directory to be removed, part by part.
 
     Args:
@@ -168,7 +170,7 @@ def opened(path: Path, judged: Judged, each: Callable[[str], object] = lambda _:
         ) from error
 
 
-def remove_directory(path: Path, judged: Judged | None = None) -> None:
+def remove_directory(path: Path, judged: DirectoryIdentity | None = None) -> None:
     """Remove a directory with all that is in it; one that is not there is no error.
 
     Args:
@@ -184,7 +186,7 @@ def remove_directory(path: Path, judged: Judged | None = None) -> None:
         tree.end()
 
 
-def _opened(name: str, folder: int, judged: Judged, path: Path) -> int:
+def _opened(name: str, folder: int, judged: DirectoryIdentity, path: Path) -> int:
     """A descriptor of a folder, if it is the one that was judged."""
     try:
         descriptor = os.open(name, _OPEN, dir_fd=folder)

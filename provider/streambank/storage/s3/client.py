@@ -70,7 +70,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class S3Address:
     """One object, there or not."""
 
     service: Service
@@ -94,7 +94,7 @@ class Place:
 def call(
     service: Service, uri: str, operation: str, *, expect: Collection[int] = (), **parameters: Any
 ) -> dict[str, Any]:
-    """One request; see `Place.call`. The `uri` is what messages name."""
+    """One request; see `S3Address.call`. The `uri` is what messages name."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

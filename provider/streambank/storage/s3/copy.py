@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streambank.core.errors import ConflictError
-from streambank.storage.s3.client import Place, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.s3.errors import corrupt_error, exists_error
 from streambank.storage.s3.multipart import put_parts
 from streambank.storage.s3.read import etag_of
@@ -18,7 +18,11 @@ _ANOTHER_VERSION = 412
 
 
 def copy(
-    source: Place, target: Place, metadata: Mapping[str, str] | None = None, *, exclusive: bool = False
+    source: S3Address,
+    target: S3Address,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    exclusive: bool = False,
 ) -> None:
     """Copy an object, of one version throughout.
 
@@ -61,7 +65,7 @@ def copy(
 
 
 def _copy_parts(
-    source: Place, target: Place, size: int, asked: dict[str, Any], metadata: Mapping[str, str]
+    source: S3Address, target: S3Address, size: int, asked: dict[str, Any], metadata: Mapping[str, str]
 ) -> None:
     def send(upload: str, number: int, start: int) -> dict[str, str]:
         response = target.call(
@@ -78,7 +82,7 @@ def _copy_parts(
     put_parts(target, range(0, size, PART_BYTES), send, metadata=metadata)
 
 
-def _unchanged(source: Place, response: dict[str, Any]) -> None:
+def _unchanged(source: S3Address, response: dict[str, Any]) -> None:
     if status_of(response) == _ANOTHER_VERSION:
         raise ConflictError(
             f"{source.uri} was written again while it was copied.", code="size-changed", hint="Try again."

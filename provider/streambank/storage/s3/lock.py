@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.python310 import UTC
-from streambank.storage.s3.client import Place, Service, call, status_of
+from streambank.storage.s3.client import S3Address, Service, call, status_of
 from streambank.storage.store import Lock
 
 _NO_LOCK = (400, 404)
@@ -30,7 +30,7 @@ def takes_locks(service: Service, bucket: str, uri: str) -> bool:
     return service.locking[bucket]
 
 
-def lock_of(place: Place) -> Lock | None:
+def lock_of(place: S3Address) -> Lock | None:
     """The lock of the newest version of an object, which may have ended; None where it has none.
 
     Raises:
@@ -49,7 +49,7 @@ def lock_of(place: Place) -> Lock | None:
     return Lock(until.astimezone(UTC), "compliance" if strict else "governance")
 
 
-def lock(place: Place, asked: Lock) -> None:
+def lock(place: S3Address, asked: Lock) -> None:
     """Lock the newest version of an object; one that is locked for longer already stays as it is.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.core.python310 import add_note
 from streambank.storage.names import is_key
-from streambank.storage.s3.client import Place, Service, call
+from streambank.storage.s3.client import S3Address, Service, call
 from streambank.storage.store import Leftover
 
 TOKEN = "streambank-write"
@@ -29,7 +29,7 @@ Send = Callable[[str, int, T], Mapping[str, Any]]
 
 
 def put_parts(
-    place: Place,
+    place: S3Address,
     parts: Iterable[T],
     send: Send[T],
     *,
@@ -61,7 +61,7 @@ def put_parts(
         raise
 
 
-def _send_all(place: Place, upload: str, parts: Iterable[T], send: Send[T]) -> list[dict[str, Any]]:
+def _send_all(place: S3Address, upload: str, parts: Iterable[T], send: Send[T]) -> list[dict[str, Any]]:
     """Send every part; when this returns or raises, none is on its way any more."""
     slots, futures, failed = place.service.slots, list[Future[Mapping[str, Any]]](), list[BaseException]()
 
@@ -88,7 +88,7 @@ def _send_all(place: Place, upload: str, parts: Iterable[T], send: Send[T]) -> l
 
 
 def _complete(
-    place: Place, upload: str, parts: list[dict[str, Any]], token: str, more: Mapping[str, Any]
+    place: S3Address, upload: str, parts: list[dict[str, Any]], token: str, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     try:
         return place.call(
@@ -101,7 +101,7 @@ def _complete(
         return mine
 
 
-def made_by(place: Place, token: str) -> dict[str, Any] | None:
+def made_by(place: S3Address, token: str) -> dict[str, Any] | None:
     """What the service says about the object, if the write with that token made it."""
     try:
         response = place.call("head_object")
@@ -110,7 +110,7 @@ def made_by(place: Place, token: str) -> dict[str, Any] | None:
     return response if response.get("Metadata", {}).get(TOKEN) == token else None
 
 
-def _abort(place: Place, upload: str, error: BaseException) -> None:
+def _abort(place: S3Address, upload: str, error: BaseException) -> None:
     """Give up an upload, so that its parts cost nobody anything; a failure becomes a note of the error."""
     try:
         place.call("abort_multipart_upload", expect=(404,), UploadId=upload)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from streambank.core.last_read import reading
-from streambank.storage.s3.client import Place, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.s3.errors import corrupt_error, missing_error
 from streambank.storage.store import CHUNK_BYTES, FileInfo
 
@@ -79,7 +79,7 @@ class Checksum:
         return self._sum is None or spelled(self._sum.digest()) == self._promised
 
 
-def read_range(place: Place, offset: int, length: int | None) -> bytes:
+def read_range(place: S3Address, offset: int, length: int | None) -> bytes:
     """Bytes of an object; fewer, or none, where it ends sooner."""
     if length == 0:
         place.call("head_object")
@@ -99,7 +99,7 @@ def read_range(place: Place, offset: int, length: int | None) -> bytes:
     raise corrupt_error(place.uri, f"broke off {ATTEMPTS} times while it was read")
 
 
-def open_object(place: Place, etag: str | None = None) -> BinaryIO:
+def open_object(place: S3Address, etag: str | None = None) -> BinaryIO:
     """A reader of an object as it is now.
 
     Args:
@@ -124,7 +124,7 @@ def open_object(place: Place, etag: str | None = None) -> BinaryIO:
     raise corrupt_error(place.uri, f"did not arrive as it was stored, {ATTEMPTS} times")
 
 
-def _get(place: Place, etag: str | None, **parameters: Any) -> dict[str, Any]:
+def _get(place: S3Address, etag: str | None, **parameters: Any) -> dict[str, Any]:
     if etag is not None:
         parameters["IfMatch"] = f'"{etag}"'
     reading(place.uri)
@@ -150,7 +150,7 @@ def _body(response: Mapping[str, Any]) -> bytes | None:
 class _Stream(io.RawIOBase):
     """A large object, one version of it, chunk by chunk."""
 
-    def __init__(self, place: Place, response: Mapping[str, Any]) -> None:
+    def __init__(self, place: S3Address, response: Mapping[str, Any]) -> None:
         super().__init__()
         self._place = place
         self._etag = etag_of(response)
@@ -210,22 +210,22 @@ def info_of(path: str, response: Mapping[str, Any], size_bytes: int) -> FileInfo
     return FileInfo(path, size_bytes, mtime_ns, etag_of(response))
 
 
-def stat(place: Place, path: str) -> FileInfo:
+def stat(place: S3Address, path: str) -> FileInfo:
     """One object as it is now."""
     response = place.call("head_object")
     return info_of(path, response, int(response["ContentLength"]))
 
 
 class S3Held:
-    """An object that is remembered by its version; see `Held`. Nothing keeps it from being deleted."""
+    """An object that is remembered by its version; see `HeldFile`. Nothing keeps it from being deleted."""
 
-    def __init__(self, place: Place, path: str) -> None:
+    def __init__(self, place: S3Address, path: str) -> None:
         self._place = place
         self._path = path
         self._info = stat(place, path)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> S3Address:
         """Where it is."""
         return self._place
 
@@ -235,7 +235,7 @@ class S3Held:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """See `Held.open`; an object that was written again meanwhile counts as gone."""
+        """See `HeldFile.open`; an object that was written again meanwhile counts as gone."""
         with open_object(self._place, self._info.identity) as reader:
             yield reader
 
@@ -243,4 +243,4 @@ class S3Held:
         return stat(self._place, self._path)
 
     def close(self) -> None:
-        """See `Held.close`."""
+        """See `HeldFile.close`."""

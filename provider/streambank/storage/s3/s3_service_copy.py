@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streambank.core.errors import StorageError
-from streambank.storage.s3.client import Place, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.s3.errors import corrupt_error, missing_error
 from streambank.storage.s3.multipart import put_parts
 from streambank.storage.s3.read import Crc32, spelled
@@ -43,10 +43,12 @@ class _OtherBytesError(Exception):
     """It copied something else than what was read."""
 
 
-class ServiceCopy:
-    """A copy to be made, once all bytes have passed; see `ServiceCopy` in `base`."""
+class S3ServiceCopy:
+    """A copy to be made, once all bytes have passed; see `ServiceCopy` of `storage.store`."""
 
-    def __init__(self, source: Place, etag: str, size_bytes: int, target: Callable[[str], Place]) -> None:
+    def __init__(
+        self, source: S3Address, etag: str, size_bytes: int, target: Callable[[str], S3Address]
+    ) -> None:
         self._source = source
         self._etag = etag
         self._size = size_bytes
@@ -95,7 +97,7 @@ class ServiceCopy:
             raise corrupt_error(target.uri, f"was not copied whole from {self._source.uri}")
         return True
 
-    def _send(self, target: Place, upload: str, number: int, start: int) -> dict[str, Any]:
+    def _send(self, target: S3Address, upload: str, number: int, start: int) -> dict[str, Any]:
         response = target.call(
             "upload_part_copy",
             expect=(_ANOTHER_VERSION,),
@@ -115,6 +117,6 @@ class ServiceCopy:
             raise _OtherBytesError
         return {"ETag": response["CopyPartResult"]["ETag"], "ChecksumCRC32": expected}
 
-    def _give_up(self, target: Place) -> None:
+    def _give_up(self, target: S3Address) -> None:
         """Try no other object between these two buckets in this process."""
         target.service.uncopied.add((self._source.bucket, target.bucket))

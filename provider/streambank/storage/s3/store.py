@@ -22,20 +22,20 @@ from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3 import list as s3_list
 from streambank.storage.s3 import lock as s3_lock
 from streambank.storage.s3 import versions as s3_versions
-from streambank.storage.s3.client import Place, Service, service, status_of
+from streambank.storage.s3.client import S3Address, Service, service, status_of
 from streambank.storage.s3.copy import copy
 from streambank.storage.s3.credentials import S3Access, current_s3
 from streambank.storage.s3.errors import exists_error
 from streambank.storage.s3.multipart import leftovers
 from streambank.storage.s3.read import S3Held, info_of, open_object, read_range, stat
-from streambank.storage.s3.s3_service_copy import REFUSALS, ServiceCopy
+from streambank.storage.s3.s3_service_copy import REFUSALS, S3ServiceCopy
 from streambank.storage.s3.write import create, put_spool, put_stream, spooled
 from streambank.storage.store import (
     REMOTE_AT_ONCE,
     Covered,
     Features,
     FileInfo,
-    Held,
+    HeldFile,
     Leftover,
     LifecycleRule,
     Lock,
@@ -173,14 +173,14 @@ class S3Store:
             raise
         return True
 
-    def copy_of(self, file: Held) -> ServiceCopy | None:
+    def copy_of(self, file: HeldFile) -> S3ServiceCopy | None:
         """See `CopiesHeld.copy_of`: between buckets that are reached with the same settings."""
         if not isinstance(file, S3Held) or file.info.size_bytes < s3_service_copy.LEAST_BYTES:
             return None
         service = self._service()
         if file.place.service is not service or (file.place.bucket, self._bucket) in service.uncopied:
             return None
-        return ServiceCopy(file.place, file.info.identity, file.info.size_bytes, self._place)
+        return S3ServiceCopy(file.place, file.info.identity, file.info.size_bytes, self._place)
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.link_from`; nothing can be shared here."""
@@ -254,9 +254,9 @@ class S3Store:
             self._known = (os.getpid(), service(self.uri, self._access))
         return self._known[1]
 
-    def _place(self, key: str) -> Place:
+    def _place(self, key: str) -> S3Address:
         full = self._prefix + check_key(key)
-        return Place(self._service(), self._bucket, full, f"{self._root}/{full}")
+        return S3Address(self._service(), self._bucket, full, f"{self._root}/{full}")
 
     def _below(self, prefix: str) -> str:
         return self._prefix + (check_prefix(prefix) + "/" if prefix else "")

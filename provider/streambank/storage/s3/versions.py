@@ -13,7 +13,7 @@ from typing import Any
 from streambank.core.errors import StorageError
 from streambank.core.python310 import UTC
 from streambank.storage.names import is_key, is_temporary
-from streambank.storage.s3.client import Place, Service, call, status_of
+from streambank.storage.s3.client import S3Address, Service, call, status_of
 from streambank.storage.s3.list import PAGE_KEYS
 from streambank.storage.store import Covered
 
@@ -75,7 +75,7 @@ def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any
         after = following
 
 
-def uncover(place: Place, file: Covered) -> None:
+def uncover(place: S3Address, file: Covered) -> None:
     """Remove the marker that covers an object."""
     try:
         place.call("delete_object", expect=(404,), VersionId=file.marker)

@@ -19,7 +19,7 @@ from typing import IO, Any
 from streambank.core.errors import ConflictError, StorageError
 from streambank.storage.local.errors import translate as translate_local
 from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
-from streambank.storage.s3.client import Place, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.s3.errors import corrupt_error, exists_error, no_exclusive_create_error
 from streambank.storage.s3.multipart import TOKEN, made_by, put_parts
 from streambank.storage.s3.read import Crc32, spelled
@@ -82,14 +82,14 @@ def spooled(data: Iterable[bytes]) -> Iterator[Spool]:
         yield Spool(file, size, spelled(checksum.digest()))
 
 
-def put(place: Place, data: bytes) -> None:
+def put(place: S3Address, data: bytes) -> None:
     """Create or replace an object by one request."""
     checksum = Crc32()
     checksum.update(data)
     _put(place, data, len(data), spelled(checksum.digest()))
 
 
-def put_stream(place: Place, data: Iterable[bytes]) -> None:
+def put_stream(place: S3Address, data: Iterable[bytes]) -> None:
     """Create or replace an object; in parts where it is large, and nothing of them is left on failure."""
     parts = _parts(data)
     first = next(parts, b"")
@@ -100,7 +100,7 @@ def put_stream(place: Place, data: Iterable[bytes]) -> None:
         _put_parts(place, _chained(first, second, parts))
 
 
-def put_spool(place: Place, spool: Spool) -> None:
+def put_spool(place: S3Address, spool: Spool) -> None:
     """Create or replace an object of known size."""
     if spool.size_bytes > PART_BYTES:
         put_stream(place, spool.blocks())
@@ -108,7 +108,7 @@ def put_spool(place: Place, spool: Spool) -> None:
         _put(place, spool.file, spool.size_bytes, spool.checksum)
 
 
-def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None) -> None:
+def create(place: S3Address, spool: Spool, metadata: Mapping[str, str] | None = None) -> None:
     """Create an object, if there is none of that name.
 
     Args:
@@ -148,11 +148,11 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
     )
 
 
-def _create(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
+def _create(place: S3Address, spool: Spool, said: Mapping[str, str]) -> None:
     _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
 
 
-def _prove(place: Place) -> None:
+def _prove(place: S3Address) -> None:
     """Make sure, before the first real create in a bucket, that the service refuses to replace an object.
 
     Older services ignore the condition without a word, and let two win. It is tried out on an object of its
@@ -196,7 +196,7 @@ class _RefusedError(Exception):
         self.status = status
 
 
-def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more: Any) -> None:
+def _put(place: S3Address, body: bytes | IO[bytes], size: int, checksum: str, **more: Any) -> None:
     if not isinstance(body, bytes):
         body.seek(0)
     response = place.call(
@@ -213,7 +213,7 @@ def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more
     _compare(place, response, checksum)
 
 
-def _put_parts(place: Place, parts: Iterable[bytes]) -> None:
+def _put_parts(place: S3Address, parts: Iterable[bytes]) -> None:
     whole = Crc32()
 
     def passing() -> Iterator[bytes]:
@@ -241,7 +241,7 @@ def _put_parts(place: Place, parts: Iterable[bytes]) -> None:
     _compare(place, response, spelled(whole.digest()))
 
 
-def _compare(place: Place, response: dict[str, Any], expected: str) -> None:
+def _compare(place: S3Address, response: dict[str, Any], expected: str) -> None:
     """Compare what the service computed, where it says so."""
     found = response.get("ChecksumCRC32")
     if isinstance(found, str) and "-" not in found and found != expected:

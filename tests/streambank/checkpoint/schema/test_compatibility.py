@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streambank.checkpoint.schema.compatibility import ENCODING, Comparison, compare_schemas
+from streambank.checkpoint.schema.compatibility import ENCODING, SchemaComparison, compare_schemas
 from streambank.checkpoint.schema.query import OperatorSchema, QuerySchema, StoreSchema
 from streambank.checkpoint.schema.store import Columns
 from streambank.repository.repository import Repository
@@ -52,7 +52,7 @@ def keeps(*versions: str, value_id: int = 0) -> QuerySchema:
     )
 
 
-def said(found: Comparison) -> list[tuple[str | None, str]]:
+def said(found: SchemaComparison) -> list[tuple[str | None, str]]:
     return [(one.column, one.verdict) for one in found.differences]
 
 

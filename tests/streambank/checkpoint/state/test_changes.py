@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from streambank.checkpoint.state.changes import Change, elements, hdfs_rows, head_of_changes
+from streambank.checkpoint.state.changes import RowChange, elements, hdfs_rows, head_of_changes
 from streambank.checkpoint.state.lz4 import STORED, header
 from streambank.checkpoint.state.unsafe_row import leaves
 from streambank.core.errors import FormatError
@@ -22,7 +22,7 @@ def stored(plain: bytes) -> bytes:
     return header(STORED, len(plain), len(plain), 0) + plain + header(STORED, 0, 0, 0)
 
 
-def changes(name: str, path: str) -> tuple[Change, ...]:
+def changes(name: str, path: str) -> tuple[RowChange, ...]:
     return head_of_changes(checkpoint(name).files[path], path, ALL)
 
 

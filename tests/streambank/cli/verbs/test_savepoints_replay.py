@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.kafka.broker import Patience
-from streambank.kafka.recording import Reader, SourceRecorder
+from streambank.kafka.recording import KafkaReader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
@@ -45,7 +45,7 @@ def repository(broker: SlowBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     opened = Repository.open(open_store(str(folder)), create=True)
     for batches in (1, 2, 3):
         checkpoint = write_checkpoint(tmp_path / "checkpoint", OFFSETS, batches)
-        sources = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+        sources = SourceRecorder(broker.brokers(), [KafkaReader(SERVERS, {"subscribe": "flights"})])
         take(TakeRequest(open_store(str(checkpoint)), opened, "orders", sources=sources))
 
     def connect(servers: str, properties: Any, timeout_s: float, patience: Patience) -> FakeBroker:
@@ -84,7 +84,7 @@ def test_a_topic_that_was_made_anew_between_two_savepoints_is_told_by_both(
     broker.remake("flights")
     opened = Repository.open(open_store(str(repository)))
     checkpoint = write_checkpoint(tmp_path / "checkpoint", OFFSETS, 4)
-    sources = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    sources = SourceRecorder(broker.brokers(), [KafkaReader(SERVERS, {"subscribe": "flights"})])
     newest = take(TakeRequest(open_store(str(checkpoint)), opened, "orders", sources=sources)).savepoint
     found = streambank("list", "-r", repository, "--replay", "--json").document
     assert [one["replay"]["state"] for one in found] == ["gone"] * 4

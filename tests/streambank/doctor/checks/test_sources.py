@@ -13,7 +13,7 @@ from streambank.checkpoint.files import CheckpointFiles
 from streambank.core.finding import Finding
 from streambank.doctor.checks.sources import check_application, check_kafka, check_replay
 from streambank.inputs.files import MOST_FILES
-from streambank.kafka.broker import Retention
+from streambank.kafka.broker import TopicRetention
 from streambank.repository.manifest import Manifest
 from tests.support.checkpoint.doctor_inputs import found, planned, skipped
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
@@ -164,7 +164,7 @@ def test_kafka_is_asked_whether_it_keeps_records_as_long_as_savepoints() -> None
     oldest, hour_ms = reading('{"orders":{"0":17}}'), 3_600_000
     broker = FakeBroker()
     broker.put("orders", (0, 40))
-    broker.kept["orders"] = Retention("delete", hour_ms, None)
+    broker.kept["orders"] = TopicRetention("delete", hour_ms, None)
     broker.times_ms["orders", 0] = {17: int(NOW.timestamp() * 1000) - hour_ms // 2}
     assert not [*check_kafka(oldest, broker.brokers(), NOW)]
     assert not [*check_kafka(None, broker.brokers(), NOW)]

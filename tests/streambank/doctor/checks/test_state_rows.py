@@ -13,7 +13,7 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.schema.store import Columns, Variables
-from streambank.checkpoint.state.changes import Change
+from streambank.checkpoint.state.changes import RowChange
 from streambank.core.finding import Finding
 from streambank.doctor.checks.state_growth import StateColumns, columns_of
 from streambank.doctor.checks.state_rows import (
@@ -59,7 +59,7 @@ def only(seen: Any) -> Finding:
 
 
 def of(
-    variables: Variables | None, value: Any, *changes: tuple[int, Change], family: str = "rows"
+    variables: Variables | None, value: Any, *changes: tuple[int, RowChange], family: str = "rows"
 ) -> Written:
     """Changes of one state variable."""
     kept = Columns(family, KEY, value)
@@ -76,8 +76,8 @@ def texts(*values: str, **kinds: str) -> bytes:
     return b"\x00" + head + rest
 
 
-def put(key: bytes, value: bytes = b"") -> Change:
-    return Change("put", 2, key, value)
+def put(key: bytes, value: bytes = b"") -> RowChange:
+    return RowChange("put", 2, key, value)
 
 
 @pytest.mark.parametrize("name", [one for one in PLANNED if one.startswith("4.3.0/") or "session" in one])
@@ -129,10 +129,10 @@ def test_a_list_that_only_grows_is_found(tmp_path: Path) -> None:
 
 def test_a_list_that_is_put_cleared_short_or_with_a_ttl_is_not() -> None:
     element = struct.pack("<i", 17) + bytes(17)
-    appended = [(batch, Change("merge", 2, b"k", element * LONG_LIST)) for batch in range(5)]
+    appended = [(batch, RowChange("merge", 2, b"k", element * LONG_LIST)) for batch in range(5)]
     endless = Variables("NoTime", ("rows",), (), ("rows",))
     assert found(check_lists(of(endless, LIST, *appended)))
-    for other in (put(b"k", element), Change("delete", 2, b"k", b"")):
+    for other in (put(b"k", element), RowChange("delete", 2, b"k", b"")):
         assert not found(check_lists(of(endless, LIST, (5, other), *appended)))
     assert not found(check_lists(of(endless, LIST, *appended[:2]))), "too few batches"
     few = [(batch, replace(change, value=element)) for batch, change in appended]

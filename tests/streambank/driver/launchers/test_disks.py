@@ -13,7 +13,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.locations import check_space
-from streambank.driver.launchers.disks import TEMPORARY, Disk, Place, disks_of, places_of
+from streambank.driver.launchers.disks import TEMPORARY, Disk, DiskLocation, disks_of, places_of
 from streambank.sla.history.point import History
 from streambank.sla.judge.events import Facts
 from streambank.sla.judge.judge import judge
@@ -26,12 +26,15 @@ ROOMY = Space("/data", 1, 50 * 10**9, 100 * 10**9, 1000, read_only=False)
 
 
 def disk(space: Space, *what: str) -> Disk:
-    return Disk(space, tuple(Place(one, f"/data/{one}") for one in what or ("checkpoint",)))
+    return Disk(space, tuple(DiskLocation(one, f"/data/{one}") for one in what or ("checkpoint",)))
 
 
 def test_a_place_that_is_not_there_yet_is_on_the_disk_on_which_it_would_be_made(tmp_path: Path) -> None:
-    places = [Place("checkpoint", str(tmp_path / "a/b")), Place("repository", f"file://{tmp_path}")]
-    (found,) = disks_of([*places, Place("output", "s3://bucket/out")])
+    places = [
+        DiskLocation("checkpoint", str(tmp_path / "a/b")),
+        DiskLocation("repository", f"file://{tmp_path}"),
+    ]
+    (found,) = disks_of([*places, DiskLocation("output", "s3://bucket/out")])
     assert found.places == tuple(places) and found.space.device == tmp_path.stat().st_dev
     assert found.space.free_bytes > 0 and found.space.refusal("It") is None
     assert found.holds == f"the checkpoint {tmp_path}/a/b and the repository {tmp_path}"
@@ -92,7 +95,7 @@ def test_a_small_disk_is_not_full_for_that() -> None:
 
 def test_the_effect_is_that_of_what_lies_there() -> None:
     def effect(what: str, *, needed: bool) -> str:
-        places = (Place(what, "/data/x", needed=needed),)
+        places = (DiskLocation(what, "/data/x", needed=needed),)
         (found,) = check_space([Disk(replace(ROOMY, read_only=True), places)], 0)
         return found.effect
 
@@ -101,13 +104,13 @@ def test_the_effect_is_that_of_what_lies_there() -> None:
 
 
 def test_what_is_many_is_one_folder_in_a_sentence() -> None:
-    assert str(Place("records", "/data/control")) == "the folder of records /data/control"
+    assert str(DiskLocation("records", "/data/control")) == "the folder of records /data/control"
 
 
 def test_a_file_system_that_does_not_say_how_large_it_is_is_not_full() -> None:
     space = space_at("/proc")
     assert (space.total_bytes, space.refusal("It")) == (0, None)
-    assert disks_of([Place("checkpoint", "/proc")]) == ()
+    assert disks_of([DiskLocation("checkpoint", "/proc")]) == ()
 
 
 class TestOutput:
@@ -125,12 +128,12 @@ class TestOutput:
         job.records().record_query(None, told)
         return job
 
-    def places(self, job: Job) -> dict[str, Place]:
+    def places(self, job: Job) -> dict[str, DiskLocation]:
         return {one.what: one for one in places_of(job, job.records(), "main")}
 
     def test_it_may_refuse_a_start_of_the_generation_that_wrote_it(self, job: Job, tmp_path: Path) -> None:
         job.records().generations().ensure_first(job.checkpoint, by=BY)
-        assert self.places(job)["output"] == Place("output", f"file://{tmp_path}/old")
+        assert self.places(job)["output"] == DiskLocation("output", f"file://{tmp_path}/old")
 
     def test_a_generation_that_writes_elsewhere_has_left_it(self, job: Job, tmp_path: Path) -> None:
         generations = job.records().generations()
@@ -138,7 +141,7 @@ class TestOutput:
         new = {f"file://{tmp_path}/old": f"file://{tmp_path}/new"}
         second = replace(first, number=2, location=f"{first.location}.2", new_sinks=new)
         generations.records.create(2, second.to_dict())
-        assert self.places(job)["output"] == Place("output", f"file://{tmp_path}/new", needed=False)
+        assert self.places(job)["output"] == DiskLocation("output", f"file://{tmp_path}/new", needed=False)
 
     def test_local_state_is_where_the_driver_is_told(self, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPARK_LOCAL_DIRS", "/of/this/process")
@@ -151,7 +154,7 @@ def test_a_place_that_may_not_be_seen_is_on_the_disk_of_what_may() -> None:
         private = folder / "private"
         (private / "ck").mkdir(parents=True)
         private.chmod(0o000)
-        place = Place("checkpoint", str(private / "ck"))
+        place = DiskLocation("checkpoint", str(private / "ck"))
         with as_ordinary_user():
             assert not place.is_there and len(disks_of([place])) == 1
         private.chmod(0o755)

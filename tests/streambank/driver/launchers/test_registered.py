@@ -18,7 +18,7 @@ from streambank.doctor.checks.installation import check_launchers, facts
 from streambank.doctor.spark_conf import conf_of
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.registered import Checked, registered
+from streambank.driver.launchers.registered import CheckedLauncher, registered
 from streambank.driver.location import check_launched_here
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import read_launch, write_launch
@@ -71,7 +71,7 @@ def test_a_package_adds_a_place_with_settings_of_its_own(folder: Path, site: Pat
     settings = '[jobs.flights.launch.settings]\ncluster = "j-1"\nretries = 3\n"a.b" = true'
     job = on(folder, "emr", settings)
     launcher = launcher_for(job)
-    assert isinstance(launcher, Checked)
+    assert isinstance(launcher, CheckedLauncher)
     policy = vars(launcher.launcher)["policy"]
     assert policy == job.launch and policy.in_cluster and policy.master is None
     assert policy.settings == {"cluster": "j-1", "retries": "3", "a.b": "true"}
@@ -132,7 +132,7 @@ def test_a_package_that_is_on_the_path_twice_is_one(
 ) -> None:
     install(site, "theirs", GOOD, emr="Launcher")
     monkeypatch.syspath_prepend(str(install(folder / "again", "theirs", GOOD, emr="Launcher")))
-    assert isinstance(launcher_for(on(folder, "emr")), Checked)
+    assert isinstance(launcher_for(on(folder, "emr")), CheckedLauncher)
 
 
 def test_a_name_of_ours_is_not_taken_over(folder: Path, site: Path) -> None:
@@ -162,11 +162,11 @@ def test_a_launcher_that_does_not_load_says_why(
     assert error.code == "bad-launcher" and said in error.message
 
 
-def answers(folder: Path, site: Path, method: str, body: str) -> Checked:
+def answers(folder: Path, site: Path, method: str, body: str) -> CheckedLauncher:
     code = f"{GOOD}\nclass Other(Launcher):\n    def {method}: {body}\n"
     install(site, "theirs", code, emr="Other")
     found = launcher_for(on(folder, "emr"))
-    assert isinstance(found, Checked)
+    assert isinstance(found, CheckedLauncher)
     return found
 
 

@@ -16,7 +16,7 @@ from streambank.recovery.choosing.nearest import by_distance, choose_nearest
 from streambank.recovery.choosing.resolve import Chosen
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
-from streambank.sites.forks import Lines
+from streambank.sites.forks import QueryLines
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
@@ -201,7 +201,7 @@ def test_what_was_saved_on_a_line_that_the_job_left_does_not_count(places: Place
         target="file:///elsewhere",
         record=False,
         open_place=lambda location: Repository.open(open_store(location)),
-        lines=Lines({places.shop.checkpoint.uri: 2}),
+        lines=QueryLines({places.shop.checkpoint.uri: 2}),
     )
     assert chosen.manifest.savepoint == taken.savepoint
     (passed,) = chosen.passed_over

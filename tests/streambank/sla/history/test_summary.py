@@ -7,14 +7,14 @@ import json
 import pytest
 
 from streambank.sla.history.point import History, Point
-from streambank.sla.history.summary import Gathered
+from streambank.sla.history.summary import HistoryMetrics
 from streambank.sla.metrics import METRICS
 from tests.support.sla.progress_records import RECORDED, at, held, recorded
 
 
-def gathered(*values: float) -> Gathered:
+def gathered(*values: float) -> HistoryMetrics:
     points = [Point(at(n), n, values={"batch_s": value}) for n, value in enumerate(values)]
-    return Gathered.of(History("main", points))
+    return HistoryMetrics.of(History("main", points))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_newest_the_middle_a_high_one_and_the_highest(
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_history_as_json(name: str) -> None:
     history = held(recorded(name))
-    answer = Gathered.of(history).to_dict()
+    answer = HistoryMetrics.of(history).to_dict()
     json.dumps(answer)
     assert (answer["query"], answer["runs"], answer["notes"]) == (name, history.runs, list(history.notes))
     assert list(answer["metrics"]) == [metric for metric in METRICS if metric in answer["metrics"]]

@@ -12,7 +12,7 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StorageError
-from streambank.sla.history.unmanaged import Growth, Measured, measure_checkpoint
+from streambank.sla.history.unmanaged import CheckpointMeasurement, StateGrowth, measure_checkpoint
 from streambank.storage import FileInfo, Store, open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint, unpack
@@ -33,7 +33,7 @@ class Stamped(Checkpoint):
         return FileInfo(path, len(data), int((BEGIN.timestamp() + second) * 1e9), str(hash(data)))
 
 
-def measured(found: Checkpoint, **options: int) -> Measured:
+def measured(found: Checkpoint, **options: int) -> CheckpointMeasurement:
     store = open_store("memory://unused")
     stamped = Stamped(found.files)
     planner = ClosurePlanner(CheckpointIndex.build(stamped.listing()), stamped.read)
@@ -63,7 +63,7 @@ def test_every_layout_is_measured_and_nothing_is_written(name: str, tmp_path: Pa
             )
 
 
-def told(found: Measured) -> list[tuple[int, int, int | None, int, int]]:
+def told(found: CheckpointMeasurement) -> list[tuple[int, int, int | None, int, int]]:
     """Of each partition its number, its newest snapshot's version and rows, its size, and changes since."""
     return [
         (
@@ -80,7 +80,7 @@ def told(found: Measured) -> list[tuple[int, int, int | None, int, int]]:
 def test_rocksdb_counts_rows_and_names_its_files() -> None:
     found = measured(checkpoint("4.3.0/rocksdb-window"))
     assert told(found) == [(0, 8, 5, 5251, 0), (1, 8, 8, 5350, 0)]
-    assert found.growth == Growth(0, 7, 420.0, 7, 7984)
+    assert found.growth == StateGrowth(0, 7, 420.0, 7, 7984)
     newest = list(found.history.points)[-1]
     assert (newest.values["state_rows"], newest.values["state_bytes"]) == (13, 10_601)
     assert (newest.values["snapshot_age_batches"], newest.values["oldest_snapshot_age_batches"]) == (0, 7)

@@ -10,10 +10,10 @@ import pytest
 
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import Declared, SlaPolicy
-from streambank.driver.launchers.disks import Disk, Place
+from streambank.driver.launchers.disks import Disk, DiskLocation
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
-from streambank.kafka.retention import Replay
+from streambank.kafka.retention import KafkaReplay
 from streambank.sla.fact import Fact
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.verdict import Verdict
@@ -21,14 +21,14 @@ from streambank.storage.local.space import Space
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 
 
-def held(minutes: float) -> Replay:
+def held(minutes: float) -> KafkaReplay:
     """A source that can be read again for so long from now."""
-    return Replay("0", ("flights",), "until", NOW + minutes * MINUTE, "retention.ms")
+    return KafkaReplay("0", ("flights",), "until", NOW + minutes * MINUTE, "retention.ms")
 
 
 def disk(free_mb: int) -> Disk:
     space = Space(f"/mnt/{free_mb}", free_mb, free_mb * 1_000_000, 10**12, None, read_only=False)
-    return Disk(space, (Place("checkpoint", f"/mnt/{free_mb}/checkpoint"),))
+    return Disk(space, (DiskLocation("checkpoint", f"/mnt/{free_mb}/checkpoint"),))
 
 
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
@@ -53,8 +53,8 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
         Declared(breach=3600.0),
     ),
     "replayable_for": (
-        Facts(replayable=Replayable("b1", (held(61), Replay("1", (), "for-ever", None, "")))),
-        Facts(replayable=Replayable("b1", (Replay("1", (), "for-ever", None, ""), held(59)))),
+        Facts(replayable=Replayable("b1", (held(61), KafkaReplay("1", (), "for-ever", None, "")))),
+        Facts(replayable=Replayable("b1", (KafkaReplay("1", (), "for-ever", None, ""), held(59)))),
         Declared(breach=3600.0),
     ),
     "replica_age": (
@@ -241,9 +241,9 @@ def test_a_drill_that_did_not_run_the_application_says_so_in_its_verdict() -> No
     assert verdict.why.endswith(" It proved the savepoint alone: Its sink is foreachBatch.")
 
 
-GONE = Replay("1", (), "gone", None, "Source 1 has read 2 files after the savepoint.")
-AWAY = Replay("2", ("late",), "not-known", None, "Kafka is down.")
-EVER = Replay("3", (), "for-ever", None, "its files are there")
+GONE = KafkaReplay("1", (), "gone", None, "Source 1 has read 2 files after the savepoint.")
+AWAY = KafkaReplay("2", ("late",), "not-known", None, "Kafka is down.")
+EVER = KafkaReplay("3", (), "for-ever", None, "its files are there")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ EVER = Replay("3", (), "for-ever", None, "its files are there")
     ],
 )
 def test_the_source_that_ends_first_says_how_long_the_input_can_be_read_again(
-    sources: tuple[Replay, ...], level: str, value: float | None, why: str
+    sources: tuple[KafkaReplay, ...], level: str, value: float | None, why: str
 ) -> None:
     policy = declare(replayable_for=Declared(warn=6 * 3600.0, breach=3600.0))
     facts = Facts(replayable=Replayable("b1", sources))

@@ -20,7 +20,7 @@ from streambank.job.alive import Life
 from streambank.sla.fact import Fact
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.events import Facts, Sign
-from streambank.sla.judge.judge import Unreadable, judge
+from streambank.sla.judge.judge import UnreadableHistory, judge
 from streambank.sla.verdict import LEVELS, worst
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
 from tests.support.sla.series import BEGIN
@@ -174,12 +174,12 @@ def test_what_no_batch_tells_is_unknown_and_says_why() -> None:
 
 
 def test_an_unreadable_history_is_a_breach_of_its_own() -> None:
-    found = judge("flights", Unreadable("main", "The disk is gone."), ALL, NOW)
+    found = judge("flights", UnreadableHistory("main", "The disk is gone."), ALL, NOW)
     assert found[0].objective == "history" and found[0].level == "breach" and "disk is gone" in found[0].why
     assert {one.level for one in found[1:]} == {"unknown"} and len(found) > 10
     beside = judge(
         "flights",
-        Unreadable("main", "The disk is gone."),
+        UnreadableHistory("main", "The disk is gone."),
         declare(savepoint_age=Declared(breach=60.0)),
         NOW,
         Facts(savepoints=(), failures=(Fact(NOW),), unreadable=("Nor can its owner.",)),
@@ -240,7 +240,7 @@ def test_a_mute_silences_nothing_but_the_telling() -> None:
 def test_several_queries_are_judged_each_by_its_own_facts() -> None:
     policy = declare(savepoint_age=Declared(breach=60.0))
     left = judge("pairs", History("left", batches([STEADY] * 3)), policy, NOW, Facts(savepoints=()))
-    found = [*left, *judge("pairs", Unreadable("right", "Gone."), policy, NOW)]
+    found = [*left, *judge("pairs", UnreadableHistory("right", "Gone."), policy, NOW)]
     seen = {(one.query, one.objective): one.level for one in found}
     assert seen["left", "savepoint_age"] == "breach" and seen["right", "savepoint_age"] == "unknown"
     assert seen["left", "history"] == "ok" and seen["right", "history"] == "breach"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from streambank.storage.local.trees import Judged, is_private, judge, opened, remove_directory
+from streambank.storage.local.trees import DirectoryIdentity, is_private, judge, opened, remove_directory
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_only_a_directory_is_looked_at(top: Path, what: str) -> None:
 
 def test_another_one_is_not_opened(top: Path) -> None:
     device, inode = judge(top)
-    for other in (Judged(device, inode + 1), Judged(device + 1, inode)):
+    for other in (DirectoryIdentity(device, inode + 1), DirectoryIdentity(device + 1, inode)):
         with pytest.raises(RefusedError) as caught:
             remove_directory(top, other)
         assert caught.value.code == "not-a-directory" and (top / "a").exists()
-    with pytest.raises(NotFoundError), opened(top.parent / "gone", Judged(device, inode)):
+    with pytest.raises(NotFoundError), opened(top.parent / "gone", DirectoryIdentity(device, inode)):
         pass
 
 

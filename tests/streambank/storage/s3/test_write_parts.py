@@ -11,7 +11,7 @@ import pytest
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.storage import open_store
 from streambank.storage.s3 import client, copy, write
-from streambank.storage.s3.client import Place
+from streambank.storage.s3.client import S3Address
 from streambank.storage.s3.store import S3Store
 from tests.support.storage.s3_objects import PART_BYTES, key_of, uploads
 from tests.support.storage.s3_servers import BUCKET
@@ -64,9 +64,9 @@ class Sending:
         self.now = self.most = 0
         self.lock = threading.Lock()
         self.barrier = threading.Barrier(together) if together else None
-        original = Place.call
+        original = S3Address.call
 
-        def call(place: Place, operation: str, **parameters: Any) -> Any:
+        def call(place: S3Address, operation: str, **parameters: Any) -> Any:
             if operation != "upload_part":
                 return original(place, operation, **parameters)
             with self.lock:
@@ -82,7 +82,7 @@ class Sending:
                 with self.lock:
                     self.now -= 1
 
-        patch.setattr(Place, "call", call)
+        patch.setattr(S3Address, "call", call)
 
 
 @pytest.fixture
