@@ -128,7 +128,7 @@ def inspect_listing(
             error = explained(planner, error)
             if _keeps_spark_from_starting(planner, error):
                 effect = f"{_NO_START}, and no savepoint of its newest batch can be taken."
-        findings = [one for one in findings if not error.message.startswith(one.cause)]
+        findings = [finding for finding in findings if not error.message.startswith(finding.cause)]
         hint = error.hint.removeprefix(f"{_NO_START}. ")
         findings.append(Finding(error.code, "error", _file_of(error), error.message, effect, hint))
     minimal = planner.plan(closure.batch, "minimal") if closure else None
@@ -194,7 +194,7 @@ def _retained(
     gone = {"batch-not-retained", "checkpoint-moved"}
     for batch, error in checked.items():
         if error is not None and error.code not in gone and batch != max(checked):
-            if any(one.cause.startswith(error.message) for one in findings):
+            if any(finding.cause.startswith(error.message) for finding in findings):
                 continue  # it stands already, with what it does to the newest batch
             newer = [each for each, why in checked.items() if each > batch and why is None]
             effect = f"No savepoint of batch {batch} can be taken" + (
@@ -262,7 +262,9 @@ def explained(planner: ClosurePlanner, error: StreambankError) -> StreambankErro
     if error.code not in _DAMAGE:
         return error
     named = error.message.split()
-    others = [path for path in damaged_files(planner) if not any(path == one.rstrip(".,:") for one in named)]
+    others = [
+        path for path in damaged_files(planner) if not any(path == word.rstrip(".,:") for word in named)
+    ]
     message = error.message
     if others:
         more = ", ..." if len(others) > _MOST_TRIED else ""
@@ -366,8 +368,8 @@ def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
         )
     left_out = closure.left_out if closure is not None else index.left_out(index.sources)
     if left_out:
-        files = sum(one.files for one in left_out)
-        examples = ", ".join(one.example for one in left_out[:_SHOWN])
+        files = sum(group.files for group in left_out)
+        examples = ", ".join(group.example for group in left_out[:_SHOWN])
         more = ", ..." if len(left_out) > _SHOWN else ""
         found.append(
             Finding(

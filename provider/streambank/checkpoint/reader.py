@@ -125,7 +125,7 @@ class CheckpointReader:
 
     def _if_it_stood_still(self, found: Inspection) -> Inspection:
         """The same, without what only shows that batches were planned while state was listed."""
-        left = tuple(one for one in found.findings if one.code != LOGS_BEHIND)
+        left = tuple(finding for finding in found.findings if finding.code != LOGS_BEHIND)
         if left != found.findings and self.last_planned() != found.last_planned_batch:
             return replace(found, findings=left)
         return found

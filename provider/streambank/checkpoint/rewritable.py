@@ -44,7 +44,7 @@ def check_join(closure: Closure) -> None:
         RefusedError: There is such an operator (code `join-format`).
     """
     version = closure.offset_conf.get(JOIN_FORMAT)
-    if version == "4" and any((one.name or "").startswith(_JOIN) for one in closure.operators):
+    if version == "4" and any((operator.name or "").startswith(_JOIN) for operator in closure.operators):
         raise RefusedError(
             "The state of a join of format 4 cannot be rewritten.",
             code="join-format",
@@ -88,18 +88,20 @@ def check_strict(checkpoint: Readable, closure: Closure) -> None:
 
 def _of_several_columns(checkpoint: Readable, closure: Closure) -> list[int]:
     """Operators, except joins, whose keys have several columns, or are not understood."""
-    ids = {one.operator for one in closure.operators}
+    ids = {operator.operator for operator in closure.operators}
     try:
         schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
         names = operator_names(checkpoint, closure)
     except (FormatError, NotFoundError):
         return sorted(ids)
     known = {
-        one.operator
-        for one in schema.operators
-        if names.get(one.operator, "").startswith(_JOIN)
+        operator.operator
+        for operator in schema.operators
+        if names.get(operator.operator, "").startswith(_JOIN)
         or all(
-            len(family.key.get("fields", ())) <= 1 for store in one.stores for family in store.newest.values()
+            len(family.key.get("fields", ())) <= 1
+            for store in operator.stores
+            for family in store.newest.values()
         )
     }
     return sorted(ids - known)

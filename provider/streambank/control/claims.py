@@ -147,7 +147,7 @@ class ClaimView:
         """Who holds it, where, since when: `process 12 (python) and 11 (jvm) on host a since 2026-...`."""
         if self.holder is None:
             return f"an unreadable record of epoch {self.epoch}"
-        pids = " and ".join(f"{one.pid} ({one.role})" for one in self.holder.processes) or "none"
+        pids = " and ".join(f"{process.pid} ({process.role})" for process in self.holder.processes) or "none"
         since = f" since {to_json_time(self.since)}" if self.since else ""
         return f"process {pids} on host {self.holder.host.host}{since}"
 
@@ -446,7 +446,7 @@ def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:
     Args:
         let_go: Whether this process has held it, and let go.
     """
-    living = [one for one in holder.processes if one.is_living()]
+    living = [process for process in holder.processes if process.is_living()]
     if let_go and (others := [one for one in living if one.pid != os.getpid()]) != living:
         if not others:
             return "dead", "this process has let go of it, and could not record that", False
@@ -458,7 +458,7 @@ def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:
 
 
 def _frozen(holder: Holder) -> str:
-    frozen = [f"{one.role} {one.pid}" for one in holder.processes if one.is_frozen()]
+    frozen = [f"{process.role} {process.pid}" for process in holder.processes if process.is_frozen()]
     return f"{' and '.join(frozen)} {'are' if frozen[1:] else 'is'} stopped by a signal" if frozen else ""
 
 

@@ -178,7 +178,12 @@ class JobControl:
     def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
         """The newest record of what is meant to be that some people made; None where they made none."""
         return next(
-            (one.data for one in self.desired_records.newest_first() if by(one.data.get("by") or {})), None
+            (
+                record.data
+                for record in self.desired_records.newest_first()
+                if by(record.data.get("by") or {})
+            ),
+            None,
         )
 
     # Which directory counts.

@@ -68,7 +68,7 @@ def _readable(stream: RecordStream) -> Iterator[JsonDict]:
 
 def last_passed(control: JobControl) -> JsonDict | None:
     """The newest report of a drill that passed; None where none has."""
-    return next((one for one in drills_of(control) if one.get("passed") is True), None)
+    return next((drill for drill in drills_of(control) if drill.get("passed") is True), None)
 
 
 def record_round(control: JobControl, report: Mapping[str, Any]) -> int:
@@ -118,7 +118,8 @@ def outcomes(control: JobControl) -> Iterator[Outcome]:
     for found, reports in groupby(drills_of(control), key=round_id):
         if found is None:
             yield from (
-                _outcome(one, f"failed{for_queries(one)} at the step {_cause(one)}") for one in reports
+                _outcome(report, f"failed{for_queries(report)} at the step {_cause(report)}")
+                for report in reports
             )
             continue
         over = round_over(control, found)
@@ -126,7 +127,7 @@ def outcomes(control: JobControl) -> Iterator[Outcome]:
             yield _outcome(over, _of_each(over.get("failed") or ()))
             continue
         drills = list(reports)[::-1]
-        failed = [failure_of(one) for one in drills if one.get("passed") is not True]
+        failed = [failure_of(drill) for drill in drills if drill.get("passed") is not True]
         if failed:
             yield _outcome({**drills[0], "passed": False}, _of_each(failed))
 

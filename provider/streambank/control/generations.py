@@ -171,15 +171,15 @@ class Generations:
             RefusedError: The query began in another one (code `checkpoint-changed`), or a record names
                 another one than that (`foreign-generation`).
         """
-        for one in generations:
-            if one.number == 1 and service_name(one.base) != service_name(declared):
+        for generation in generations:
+            if generation.number == 1 and service_name(generation.base) != service_name(declared):
                 raise RefusedError(
                     f"Job {self.job} declares the checkpoint {declared}, but query {self.query} began in "
-                    f"{one.base}.",
+                    f"{generation.base}.",
                     code="checkpoint-changed",
                     hint="Declare the old location again. To begin from nothing, give the job a new name.",
                 )
-            one.check_of(declared, str(QueryRef.of(self.job, self.query)))
+            generation.check_of(declared, str(QueryRef.of(self.job, self.query)))
 
     def adopt(self, declared: str, location: str, *, above: int, by: Mapping[str, str]) -> Generation | None:
         """Let a directory of the query count although its records are lost; None where it is none of its own.
@@ -258,7 +258,9 @@ class Generations:
             FormatError: A record cannot be read.
         """
         removals = self.removals.newest_first()
-        return next((one for one in removals if one.data.get("location") == generation.location), None)
+        return next(
+            (removal for removal in removals if removal.data.get("location") == generation.location), None
+        )
 
     def switch(self, generation: Generation, *, operation: Operation) -> None:
         """Let a filled generation be the one that counts, from the next start on.

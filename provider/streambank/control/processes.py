@@ -221,12 +221,12 @@ def end_gently(targets: Iterable[ProcessId], within_s: float) -> None:
     Raises:
         StorageError: This user may not (code `not-permitted`).
     """
-    left = [one for one in targets if send_signal(one, signal.SIGTERM)]
+    left = [target for target in targets if send_signal(target, signal.SIGTERM)]
     until = time.monotonic() + within_s
-    while (left := [one for one in left if one.is_living()]) and time.monotonic() < until:
+    while (left := [target for target in left if target.is_living()]) and time.monotonic() < until:
         time.sleep(_LOOK_S)
-    for one in left:
-        send_signal(one, signal.SIGKILL)
+    for target in left:
+        send_signal(target, signal.SIGKILL)
 
 
 def send_signal(target: ProcessId, number: int) -> bool:

@@ -302,7 +302,9 @@ def newest_batch_of(store: Store, query: str | None, query_id: str) -> int | Non
         query_id: Spark's id of the query: one that began again counts from 0.
     """
     newest = [last_of_segment(store, key) for key in progress_keys(store, query)]
-    return max((one.batch for one in newest if one and one.progress.get("id") == query_id), default=None)
+    return max(
+        (record.batch for record in newest if record and record.progress.get("id") == query_id), default=None
+    )
 
 
 def progress_of_batch(

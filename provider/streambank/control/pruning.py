@@ -69,7 +69,9 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
         for kept in ("sla/told", "alerts")
         for name in control.store.names(kept)
     ]
-    keys = [RecordStream(control.store, f"sla/hot-keys/{one}") for one in control.store.names("sla/hot-keys")]
+    keys = [
+        RecordStream(control.store, f"sla/hot-keys/{name}") for name in control.store.names("sla/hot-keys")
+    ]
     claims = (control.operation_lock.claims.records, control.watches.records)
     launched = RecordStream(control.store, "launched")
     for stream in (control.desired_records, launched, *claims, *queries, *tellers, *keys):

@@ -201,7 +201,7 @@ class RecordStream:
             FormatError: A record is damaged.
         """
         names = self.store.names(self.prefix)
-        yield from self._read_those((one for one in self._all_near(names) if one > after), names)
+        yield from self._read_those((number for number in self._all_near(names) if number > after), names)
 
     def newest_first(self, *, vouched: bool = False) -> Iterator[Record]:
         """The records, descending; each is read when it is asked for.
@@ -384,17 +384,18 @@ class RecordStream:
                 `bad-signature`).
         """
         names = self.store.names(self.prefix)
-        for one in self.unproven(identity, newest=newest):
-            if seen.get(one.key) != one.digest:
+        for record in self.unproven(identity, newest=newest):
+            if seen.get(record.key) != record.digest:
                 raise ConflictError(
-                    f"The record {self.store.uri}/{one.key} has come or was changed since it was looked at.",
+                    f"The record {self.store.uri}/{record.key} has come or was changed since it was looked "
+                    "at.",
                     code="records-changed",
                     hint="Look again, and ask again.",
                 )
-            if self.signer is not None and not one.signed:
+            if self.signer is not None and not record.signed:
                 if not unsigned:
-                    self.signer.check_replaced(one.key, one.raw, names)
-                self.signer.sign(one.key, one.raw, identity)
+                    self.signer.check_replaced(record.key, record.raw, names)
+                self.signer.sign(record.key, record.raw, identity)
 
     def append(self, data: Mapping[str, Any]) -> int:
         """Create the next free number and give it back.
@@ -432,7 +433,7 @@ class RecordStream:
         names = self.store.names(self.prefix)
         there = set(_matching(_NAME, names)) - set(numbers)
         # The mark before stays as well: who lists a folder while one comes and another goes may see neither.
-        marks = {self.key(one, _PRUNED) for one in sorted(_matching(_MARK, names))[-2:]}
+        marks = {self.key(number, _PRUNED) for number in sorted(_matching(_MARK, names))[-2:]}
         # Ascending, so that whoever holds a claim finds its own record gone before the next one is.
         for name in sorted(names):
             found, key = _ANY.fullmatch(name) or SIGNATURE.fullmatch(name), f"{self.prefix}/{name}"

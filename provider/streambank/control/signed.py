@@ -306,4 +306,4 @@ def _those_of(key: str, names: Iterable[str]) -> list[str]:
     """The signatures of one record, among the names of its folder."""
     number = key.rpartition("/")[2].removesuffix(".json")
     found = (SIGNATURE.fullmatch(name) for name in names)
-    return [one[2] for one in found if one is not None and one[1] == number]
+    return [match[2] for match in found if match is not None and match[1] == number]

@@ -186,7 +186,7 @@ def diagnose_job(
     """
     here = machine or Machine()
     names = (query,) if query is not None else tuple(job.queries)
-    first, *others = (_of_job(job, one, here, spark) for one in names)
+    first, *others = (_of_job(job, name, here, spark) for name in names)
     return (replace(first, findings=(*_of_life(job, here, jobs), *first.findings)), *others)
 
 
@@ -285,7 +285,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
     yield from check_location(query.checkpoint.uri, machine.mount_of)
     yield from _guarded("free space", lambda: _space(query, listing.bytes))
-    outputs = [one.uri for one in all_sinks.values()]
+    outputs = [sink.uri for sink in all_sinks.values()]
     yield from _guarded(
         "places", lambda: check_apart_from_data(folders_of_live(query.checkpoint, outputs), _own(query))
     )
@@ -329,8 +329,8 @@ def _own(query: Query) -> dict[str, str]:
 
 
 def _beside_a_driver(found: Iterable[CheckResult]) -> Iterator[CheckResult]:
-    for one in found:
-        yield replace(one, hint=beside_a_driver(one.hint)) if isinstance(one, Finding) else one
+    for result in found:
+        yield replace(result, hint=beside_a_driver(result.hint)) if isinstance(result, Finding) else result
 
 
 def _space(query: Query, savepoint_bytes: int) -> Iterator[Finding]:
@@ -345,7 +345,7 @@ def _space(query: Query, savepoint_bytes: int) -> Iterator[Finding]:
 
 def _grows_by(points: Sequence[Point]) -> float:
     """How much the state has grown, in bytes an hour, over the last day for which that is known."""
-    sized = [(one.at, one.values["state_bytes"]) for one in points if "state_bytes" in one.values]
+    sized = [(point.at, point.values["state_bytes"]) for point in points if "state_bytes" in point.values]
     if len(sized) < 2:
         return 0.0
     (last, size) = sized[-1]
@@ -365,11 +365,11 @@ def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
         return
     index, conf, reported = query.planner.index, query.conf, query.operators
     columns: list[StateColumns] = []
-    for one in _guarded_columns(query):
-        if isinstance(one, SkippedCheck):
-            yield one
+    for guarded_column in _guarded_columns(query):
+        if isinstance(guarded_column, SkippedCheck):
+            yield guarded_column
         else:
-            columns.append(one)
+            columns.append(guarded_column)
     yield from check_bounded(columns, query.points)
     yield from check_nested(columns, reported)
     yield from _guarded(
@@ -488,7 +488,7 @@ def _sinks(query: Query) -> QuerySinks:
 def _unguarded_sinks(query: Query) -> dict[str, str]:
     """Sinks that no restore can judge, by path; Kafka's can be asked, and say themselves what they got."""
     found = _sinks(query)
-    plain = {one.path: one.kind for one in found.plain}
+    plain = {sink.path: sink.kind for sink in found.plain}
     told = query.facts.get(FACT)
     if isinstance(told, Mapping) and told.get("sink") is not None:
         return plain
@@ -498,9 +498,9 @@ def _unguarded_sinks(query: Query) -> dict[str, str]:
         return plain
     newest = query.savepoints[0].sinks if query.savepoints else ()
     return {
-        str(one.get("path")): str(one.get("kind"))
-        for one in newest
-        if one.get("guarded") is not True and one.get("kind") != KIND
+        str(sink.get("path")): str(sink.get("kind"))
+        for sink in newest
+        if sink.get("guarded") is not True and sink.get("kind") != KIND
     }
 
 
@@ -509,7 +509,7 @@ def _tables(query: Query) -> Iterator[TableStanding]:
     newest = query.savepoints[0] if query.savepoints else None
     if newest is None:
         return
-    kept = {(one.get("kind"), one.get("path")): one for one in newest.sinks}
+    kept = {(sink.get("kind"), sink.get("path")): sink for sink in newest.sinks}
     for table in _sinks(query).tables:
         yield table.stand(newest.batch, kept.get((table.kind, table.path)))
 

@@ -80,7 +80,7 @@ def check_queries(job: str, program: Path, queries: Collection[str]) -> None:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return  # whoever runs it will say so
     calls = [one.func for one in ast.walk(tree) if isinstance(one, ast.Call)]
-    called = {one.id for one in calls if isinstance(one, ast.Name)}
+    called = {call.id for call in calls if isinstance(call, ast.Name)}
     for node in ast.walk(tree):  # what a function does that nobody calls is not sure to be done
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in called:
             node.body = []
@@ -190,6 +190,6 @@ def _in_loop(loop: ast.For, starters: frozenset[str]) -> Iterator[tuple[str, ...
         return
     names = [_name(call) for statement in loop.body for call in _started(statement, starters)]
     variable = ast.dump(ast.Name(getattr(loop.target, "id", ""), ast.Load()))
-    differ = any(one is not None and ast.dump(one) == variable for one in names)
+    differ = any(name is not None and ast.dump(name) == variable for name in names)
     if differ or (names and not any(_waits(one) or hasattr(one, "body") for one in loop.body)):
         yield each

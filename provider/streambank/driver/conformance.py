@@ -218,7 +218,7 @@ class _Driver:
 
     def require_found(self) -> None:
         """By its launch, once."""
-        found = [one.launch_id for one in self.trial.launcher().find(self.control)]
+        found = [handle.launch_id for handle in self.trial.launcher().find(self.control)]
         _require(
             found == [self.spec.launch_id], f"it finds {found}, and the driver of {self.spec.launch_id} runs"
         )
@@ -264,11 +264,11 @@ class _Driver:
 
         A refusal with another code is that of a driver that had the lease: its epoch counts it.
         """
-        events = [one.data for one in self.control.events()]
-        of_drivers = [one for one in events if one.get("kind") == "driver-refused"]
-        refused = [one for one in of_drivers if one.get("code") == "lease-held"]
+        events = [event.data for event in self.control.events()]
+        of_drivers = [event for event in events if event.get("kind") == "driver-refused"]
+        refused = [event for event in of_drivers if event.get("code") == "lease-held"]
         _require(refused == [], f"it starts more than one driver: {refused}")
-        epochs = [one.number for one in self.control.lease.claims.records.history()]
+        epochs = [record.number for record in self.control.lease.claims.records.history()]
         _require(len(epochs) == 1, f"drivers of one launch have had the epochs {epochs}")
 
 

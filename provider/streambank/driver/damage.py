@@ -76,7 +76,7 @@ class DamagedQuery:
     @property
     def fatal(self) -> bool:
         """Whether the query cannot go on from it."""
-        return any(one.fatal for one in self.damages)
+        return any(damage.fatal for damage in self.damages)
 
     def error(self, ended: str = "") -> RefusedError:
         """The refusal of a start.
@@ -84,7 +84,7 @@ class DamagedQuery:
         Args:
             ended: How a driver ended that tried, as a sentence.
         """
-        fatal = [one for one in self.damages if one.fatal]
+        fatal = [damage for damage in self.damages if damage.fatal]
         more = f" {len(fatal) - _SHOWN} more files are damaged, too." if len(fatal) > _SHOWN else ""
         which = "" if self.query == MAIN else f" of its query {self.query}"
         return RefusedError(

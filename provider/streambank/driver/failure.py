@@ -68,7 +68,7 @@ _BARE = r"(?P<kept>(?:(?<![\w-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})))"
 """Where a token may begin: in the middle of a run of its characters it does not, so each run is read once."""
 _FILE_SYSTEMS = ("hdfs", "webhdfs", "swebhdfs", "viewfs", "gs", "abfs", "abfss", "wasb", "wasbs", "file")
 """After a port of theirs comes a path. An address of S3 has no port, and may have a secret key."""
-_FILES = "|".join(rf"(?<=\b{one}://)" for one in _FILE_SYSTEMS)
+_FILES = "|".join(rf"(?<=\b{file_system}://)" for file_system in _FILE_SYSTEMS)
 _BEGINS = rf"(?P<kept>://(?!{_FILES})[^/\s:@]*:)"
 """Where a password may begin in an address that is not of a file system."""
 _ON = (
@@ -311,7 +311,7 @@ def driver_failure(
     found = _failure_of(control, launch_id, lines, newest)
     if found is None:
         return None
-    cause, *shown_lines = (one.replace(JOB, control.name) for one in (found.cause, *found.lines))
+    cause, *shown_lines = (text.replace(JOB, control.name) for text in (found.cause, *found.lines))
     return replace(found, cause=cause, lines=tuple(shown_lines))
 
 
@@ -365,7 +365,9 @@ def _followed(cause: str, lines: Sequence[str]) -> str:
     for _, block in reversed(list(_blocks(lines))):
         errors = [line for line in _errors(block) if not _opens(line)]
         place = next((number for number, one in enumerate(errors) if _is_same(_bare(one), cause)), None)
-        inner = [] if place is None else [one for one in errors[place + 1 :] if one.startswith(_CAUSED_BY)]
+        inner = (
+            [] if place is None else [error for error in errors[place + 1 :] if error.startswith(_CAUSED_BY)]
+        )
         if inner:
             return _bare(inner[-1])
     return cause
@@ -508,7 +510,9 @@ def secret_values(named: Iterable[tuple[str, str]], more: Iterable[str] = ()) ->
     """
     values = [*more, *(value for name, value in named if is_secret(name, value))]
     pieces = {line.strip() for value in values for line in (value, *value.splitlines())}
-    return sorted((one for one in pieces if len(one) >= _SHORTEST_SECRET), key=lambda one: (-len(one), one))
+    return sorted(
+        (piece for piece in pieces if len(piece) >= _SHORTEST_SECRET), key=lambda one: (-len(one), one)
+    )
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -534,7 +538,7 @@ def since_failure(lines: Sequence[str]) -> Sequence[str]:
 def _deciding(lines: Sequence[str]) -> tuple[int, list[str]] | None:
     """Where the block of the exception begins that ended a driver, and it; None where there is none."""
     blocks = [(begin, block) for begin, block in _blocks(lines) if _errors(block)]
-    python = [one for one in blocks if any(line.startswith(_TRACEBACK) for line in one[1])]
+    python = [block for block in blocks if any(line.startswith(_TRACEBACK) for line in block[1])]
     return (python or blocks)[-1] if blocks else None
 
 

@@ -218,9 +218,9 @@ def installation_for_state(job: DeclaredForState | None, *, rewrites: bool = Tru
     found, missing = [], None
     named_here, own = _distribution_here(), () if job is None else (partial(installation_of, job),)
     here = () if named_here is None else (partial(find_installation, spark_home=str(named_here)),)
-    for one in (find_installation, *here, *own):
+    for find in (find_installation, *here, *own):
         try:
-            found.append(one())
+            found.append(find())
         except InputError as error:
             missing = missing or error
     if missing is not None and not found:
@@ -237,12 +237,14 @@ def installation_for_state(job: DeclaredForState | None, *, rewrites: bool = Tru
 
 def _first_for_state(found: Sequence[Installation], *, rewrites: bool) -> Installation:
     """The first on which work on state runs; one whose version cannot be read passes, and asks again."""
-    for one in found:
-        if one.spark_version is None or rewrites_state(one.spark_version):
-            return one
+    for installation in found:
+        if installation.spark_version is None or rewrites_state(installation.spark_version):
+            return installation
     if not rewrites:
         return found[0]
-    there = " and ".join(f"{one.spark_home} has Spark {one.spark_version}" for one in found)
+    there = " and ".join(
+        f"{installation.spark_home} has Spark {installation.spark_version}" for installation in found
+    )
     raise FormatError(
         f"Work on state needs Spark {listed(FOR_STATE)}, and {there}.",
         code="spark-not-supported",

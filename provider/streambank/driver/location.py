@@ -75,7 +75,7 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     """
     found = launcher.find(control)
     recent = list(control.lease.claims.records.history(newest=_RECENT))
-    been = {str(one.data["launch_id"]) for one in recent if one.data.get("launch_id")}
+    been = {str(record.data["launch_id"]) for record in recent if record.data.get("launch_id")}
     left = Left([], [], [])
     for handle in found:
         if handle.launch_id not in been:
@@ -85,7 +85,7 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
             spec = spec_of(control, handle.launch_id)
             comes = spec is None or why_superseded(spec, control) is None
             (left.coming if comes else left.doomed).append(handle)
-    newest = next((one for one in reversed(recent) if one.data.get("launch_id")), None)
+    newest = next((record for record in reversed(recent) if record.data.get("launch_id")), None)
     has_it = newest is not None and newest.number > (view.epoch if view is not None else 0)
     last = _still_there(launcher, control, newest, found, has_it) if newest is not None else None
     if last is not None and newest is not None:
@@ -214,9 +214,9 @@ def look_for_driver(
         return _moved(known, state.submission, state.log, state.tracking), state
     elif state.state == "running" or not spec.supervised:
         return known, state
-    for one in launcher.find(control):
-        if one.launch_id == known.launch_id and one.submission is not None:
-            now = _moved(known, one.submission, one.log, one.tracking)
+    for handle in launcher.find(control):
+        if handle.launch_id == known.launch_id and handle.submission is not None:
+            now = _moved(known, handle.submission, handle.log, handle.tracking)
             return now, launcher.status(now)
     return known, state
 

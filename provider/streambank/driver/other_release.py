@@ -69,7 +69,9 @@ def obstacles(
             f"Spark {_NO_METADATA} wrote the state of its joins, whose keys a newer Spark takes for another "
             f'type, since they can be null there (declare {SCHEMA_CHECK} = "false"; the rows are the same)'
         )
-    if not release.variables and any(_OF_VARIABLES in (one.name or "") for one in closure.operators):
+    if not release.variables and any(
+        _OF_VARIABLES in (operator.name or "") for operator in closure.operators
+    ):
         found.append(f"it has state of {_OF_VARIABLES}")
     return found
 
@@ -222,4 +224,4 @@ def _is_join(operator: OperatorState) -> bool:
 
 def _is_old_join(operator: OperatorState) -> bool:
     """Without operator metadata, which Spark 3.5 does not write, the names of the stores tell."""
-    return operator.name is None and any(one.store.startswith("left-") for one in operator.stores)
+    return operator.name is None and any(store.store.startswith("left-") for store in operator.stores)

@@ -66,14 +66,14 @@ RELEASES = (
     SparkRelease("4.3", rewrites_state=True, samples_keys=True),
 )
 """Oldest first."""
-FOR_JOBS = tuple(one.name for one in RELEASES)
-FOR_STATE = tuple(one.name for one in RELEASES if one.rewrites_state)
-FOR_KEY_SAMPLES = tuple(one.name for one in RELEASES if one.samples_keys)
+FOR_JOBS = tuple(release.name for release in RELEASES)
+FOR_STATE = tuple(release.name for release in RELEASES if release.rewrites_state)
+FOR_KEY_SAMPLES = tuple(release.name for release in RELEASES if release.samples_keys)
 
 
 def release_of(version: str) -> SparkRelease | None:
     """The row of a version such as `4.3.0`; None for one that is not in the table."""
-    return next((one for one in RELEASES if version.startswith(f"{one.name}.")), None)
+    return next((release for release in RELEASES if version.startswith(f"{release.name}.")), None)
 
 
 def rewrites_state(version: str) -> bool:

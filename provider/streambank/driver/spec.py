@@ -71,7 +71,7 @@ class QuerySpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
         """From the file; fields of a later version are ignored."""
-        known = {one.name for one in fields(cls)}
+        known = {attribute.name for attribute in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["redirect"] = Redirect.from_dict(data.get("redirect"))
         if data.get("replay") is not None:  # no other launch loads what reads a checkpoint
@@ -170,7 +170,7 @@ class LaunchSpec:
                 f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
                 hint="Use the same version of Streambank to start and to run the job.",
             )
-        known = {one.name for one in fields(cls)}
+        known = {attribute.name for attribute in fields(cls)}
         try:
             values = {name: value for name, value in data.items() if name in known}
             values["queries"] = {name: QuerySpec.from_dict(one) for name, one in data["queries"].items()}

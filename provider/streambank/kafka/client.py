@@ -294,7 +294,7 @@ def _unusable(error: Exception, properties: Mapping[str, str]) -> InputError:
 
 
 def _topic(said: Any) -> Topic:
-    return Topic(_topic_id(said.topic_id), tuple(sorted(int(one.id) for one in said.partitions)))
+    return Topic(_topic_id(said.topic_id), tuple(sorted(int(partition.id) for partition in said.partitions)))
 
 
 def _topic_id(said: Any) -> str | None:

@@ -112,7 +112,7 @@ class SourceRecorder:
 
     def word(self, source: SourceState) -> str | None:
         """Spark's word for a source whose offsets are not Kafka's; None where it is not known."""
-        words = [one for one in self._streams if one != KIND]
+        words = [stream for stream in self._streams if stream != KIND]
         if len(set(words)) == 1:
             return words[0]
         number = int(source.source) if source.source.isdecimal() else len(self._streams)
@@ -124,7 +124,7 @@ class SourceRecorder:
         if self._streams and None not in self._streams and KIND not in self._streams:
             number = int(source.source) if source.source.isdecimal() else len(self._streams)
             return self._streams[number] if number < len(self._streams) else self._streams[0]
-        placed = any(one.position is not None for one in self._readers)
+        placed = any(reader.position is not None for reader in self._readers)
         if placed and source.source.isdecimal() and int(source.source) < len(self._streams):
             word = self._streams[int(source.source)]
             return None if word == KIND else word
@@ -132,18 +132,18 @@ class SourceRecorder:
 
     def _reader(self, source: SourceState, offsets: Offsets) -> tuple[KafkaReader, str]:
         """Which of the query's readers a source is, or one that says nothing; and why it is not known."""
-        fitting = [one for one in self._readers if one.reads(offsets)]
-        placed = [one for one in self._readers if str(one.position) == source.source]
+        fitting = [reader for reader in self._readers if reader.reads(offsets)]
+        placed = [reader for reader in self._readers if str(reader.position) == source.source]
         if placed and (placed[0] in fitting or not fitting):
             return placed[0], ""
         if len(fitting) < 2:
             return (fitting[0] if fitting else KafkaReader(None, {})), ""
-        servers = sorted({self._brokers.bootstrap(one.bootstrap) or "" for one in fitting})
+        servers = sorted({self._brokers.bootstrap(reader.bootstrap) or "" for reader in fitting})
         if len(servers) > 1:
             return KafkaReader(
                 None, {}
             ), f"It is not known which of {', '.join(servers)} the source reads from."
-        same = all(one.subscribe == fitting[0].subscribe for one in fitting)
+        same = all(reader.subscribe == fitting[0].subscribe for reader in fitting)
         return KafkaReader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
 
 
@@ -284,7 +284,7 @@ def sources_before(repository: Repository, manifest: Manifest) -> Before:
     Returns:
         Nothing where that savepoint is gone, or where this one has no Kafka source.
     """
-    if not any(isinstance(one, Mapping) and one.get(KIND) is not None for one in manifest.sources):
+    if not any(isinstance(source, Mapping) and source.get(KIND) is not None for source in manifest.sources):
         return {}
     one = manifest
     try:

@@ -136,7 +136,9 @@ def _kept(
         why.insert(0, "no record has come since the savepoint")
         ends = [now + timedelta(milliseconds=min(limits.values()))]
     else:
-        setting = "retention.ms" if any(retention[one].deletes for one in limits) else "delete.retention.ms"
+        setting = (
+            "retention.ms" if any(retention[limit].deletes for limit in limits) else "delete.retention.ms"
+        )
         why.insert(0, f"{setting}, counted from the next records' own time")
     return "until", min(ends), "; ".join(why)
 

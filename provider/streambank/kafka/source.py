@@ -103,7 +103,7 @@ class SourceStanding:
     @property
     def lost_records(self) -> int | None:
         """How many offsets would not be read, at least; None where that is not known of some."""
-        counts = [one.records for one in self.lost if one.records is not None]
+        counts = [span.records for span in self.lost if span.records is not None]
         return None if self.not_known or len(counts) < len(self.lost) else sum(counts)
 
     @property
@@ -131,7 +131,7 @@ class SourceStanding:
             )
         if not self.lost:
             return ""
-        shown = "; ".join(one.sentence() for one in self.lost[:_MOST_SHOWN])
+        shown = "; ".join(span.sentence() for span in self.lost[:_MOST_SHOWN])
         more = f"; and {len(self.lost) - _MOST_SHOWN} more ranges" if len(self.lost) > _MOST_SHOWN else ""
         return f"Source {self.source} can no longer read what follows the savepoint: {shown}{more}."
 
@@ -165,7 +165,7 @@ class SourceStanding:
             "bootstrap": self.bootstrap,
             "topics": sorted(self.offsets),
             "safe": self.safe,
-            "lost": [one.to_dict() for one in self.lost],
+            "lost": [span.to_dict() for span in self.lost],
             "lost_records": self.lost_records,
             "added": [f"{topic}/{partition}" for topic, partition in self.added],
             "compacted": list(self.compacted),
@@ -236,7 +236,11 @@ def _look(
             continue
         if topic in offsets and (found.topic_id is None or not ids.get(topic)):
             unidentified.append(topic)
-        there = [one for one in found.partitions if one in partitions or _reads(assigned, topic, one)]
+        there = [
+            partition
+            for partition in found.partitions
+            if partition in partitions or _reads(assigned, topic, partition)
+        ]
         ask += [(topic, partition) for partition in there]
         added += [(topic, partition) for partition in there if partition not in partitions]
         gone = {one: offset for one, offset in partitions.items() if one not in found.partitions}
@@ -286,7 +290,10 @@ def _assigned(kept: Mapping[str, Any]) -> Offsets | None:
         return None
     if not isinstance(said, dict) or not all(isinstance(each, list) for each in said.values()):
         return None
-    return {topic: {one: 0 for one in each if isinstance(one, int)} for topic, each in said.items()}
+    return {
+        topic: {partition: 0 for partition in each if isinstance(partition, int)}
+        for topic, each in said.items()
+    }
 
 
 def _reads(assigned: Offsets | None, topic: str, partition: int) -> bool:

@@ -51,10 +51,10 @@ def ids_of(
 def _outgrown(was: Mapping[str, Any]) -> bool:
     """Whether the query was to read on beyond a partition's end when the savepoint was taken."""
     return any(
-        isinstance(one.get("next"), int)
-        and isinstance(one.get("latest"), int)
-        and one["next"] > one["latest"]
-        for one in partitions_of(was).values()
+        isinstance(partition.get("next"), int)
+        and isinstance(partition.get("latest"), int)
+        and partition["next"] > partition["latest"]
+        for partition in partitions_of(was).values()
     )
 
 

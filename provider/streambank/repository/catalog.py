@@ -153,7 +153,9 @@ def require_any(store: Store, job: str | None) -> None:
 def none_of(store: Store, job: str | None) -> NotFoundError:
     """The error of a job, or a repository, that has no savepoint, or only rejected ones."""
     if job and (
-        rejected := [one.savepoint for one in heads(store, job) if one.job == job and is_rejected(store, one)]
+        rejected := [
+            head.savepoint for head in heads(store, job) if head.job == job and is_rejected(store, head)
+        ]
     ):
         return only_rejected(job, rejected)
     jobs = sorted({one for one, _ in listed(store)}) if job else []
@@ -212,8 +214,8 @@ def candidates(store: Store, job: str) -> list[SavepointSummary]:
     Raises:
         InputError: The job's name is not allowed (code `bad-name`).
     """
-    found = (one for one in summarize(store, job) if one.job == job)
-    return [one for one in found if one.error is None and not one.rejected]
+    found = (summary for summary in summarize(store, job) if summary.job == job)
+    return [summary for summary in found if summary.error is None and not summary.rejected]
 
 
 def candidate_heads(store: Store, job: str) -> Iterator[Manifest]:
@@ -562,7 +564,7 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
         )
         for head in by_id.values()
     ]
-    return [by_id[one.savepoint] for one in newest_first(aged)]
+    return [by_id[head.savepoint] for head in newest_first(aged)]
 
 
 def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:

@@ -105,8 +105,8 @@ def listed_names(store: Store, job: str | None = None) -> Iterator[NameRecord]:
 def newest_records(records: Iterator[NameRecord]) -> dict[tuple[str, str], list[NameRecord]]:
     """Records by job and name, the newest of each first; none whose number no history leads to."""
     found: dict[tuple[str, str], list[int]] = {}
-    for one in records:
-        found.setdefault((one.job, one.name), []).append(one.number)
+    for record in records:
+        found.setdefault((record.job, record.name), []).append(record.number)
     return {of: [NameRecord(*of, number) for number in reversed(near(those))] for of, those in found.items()}
 
 
@@ -164,7 +164,7 @@ def names_there(
 def records_of_name(store: Store, job: str, name: str) -> list[NameRecord]:
     """The records of one name of one job, the newest first."""
     matches = [_FILE.fullmatch(file) for file in store.names(f"{FOLDER}/{job}")]
-    numbers = near(int(one["number"]) for one in matches if one and one["name"] == name)
+    numbers = near(int(match["number"]) for match in matches if match and match["name"] == name)
     return [NameRecord(job, name, number) for number in reversed(numbers)]
 
 

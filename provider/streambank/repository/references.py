@@ -363,14 +363,16 @@ def name_taken(job: str, name: str, holder: str, more: str = "") -> InputError:
 
 
 def _by_age(store: Store, job: str, reference: str, leave_out: LeaveOut | None = None) -> str:
-    found = [one for one in summarize(store, job) if one.job == job and not one.rejected]
+    found = [summary for summary in summarize(store, job) if summary.job == job and not summary.rejected]
     if not found:
         raise none_of(store, job)
     if reference == LATEST:
         # By what the heads say: of one that is damaged further on it is still known that it is the newest.
         newest = newest_heads(store, _own(store, job, leave_out))
         return newest[0].savepoint if newest else found[-1].savepoint
-    good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
+    good = newest_first(
+        [summary for summary in found if summary.error is None and summary.verified_ok is not False]
+    )
     if not good:
         raise NotFoundError(
             f"Each of the {len(found)} savepoints of {job} is damaged.",
@@ -415,7 +417,7 @@ def only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
 def _by_time(store: Store, job: str, as_of: AsOf, leave_out: LeaveOut | None = None) -> str:
     own = _own(store, job, leave_out, as_of.at)
     taken = [(head.taken_at, head.batch, head.savepoint) for head in own]
-    before = [one for one in taken if one[0] <= as_of.at]
+    before = [savepoint for savepoint in taken if savepoint[0] <= as_of.at]
     if before:
         return max(before)[2]
     if not taken:

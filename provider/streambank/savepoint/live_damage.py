@@ -96,13 +96,13 @@ def find_damage(
             return ()
         return _that_stood_still(checkpoint, planner, (_of_plan(planner.index.listing, error),))
     compared = _Comparison.of(checkpoint, closure, savepoints, repository)
-    found = {one.path: one for one in _planned_batch(planner, closure)}
-    found |= {one.path: one for one in _without_state(checkpoint, closure, savepoints)}
+    found = {damage.path: damage for damage in _planned_batch(planner, closure)}
+    found |= {damage.path: damage for damage in _without_state(checkpoint, closure, savepoints)}
     try:
-        for one in (*compared.damaged_logs(), *compared.other_sizes(planner.index.listing)):
-            found.setdefault(one.path, one)
-        for one in _without_end(checkpoint, planner.index.listing, closure, compared):
-            found.setdefault(one.path, one)
+        for damage in (*compared.damaged_logs(), *compared.other_sizes(planner.index.listing)):
+            found.setdefault(damage.path, damage)
+        for damage in _without_end(checkpoint, planner.index.listing, closure, compared):
+            found.setdefault(damage.path, damage)
     except NotFoundError:
         return ()  # the query runs, and has deleted what was listed
     return _that_stood_still(checkpoint, planner, _weighed(planner, checkpoint, tuple(found.values())))
@@ -133,7 +133,7 @@ def _that_stood_still(
     names = checkpoint.names("commits")
     if max((int(name) for name in names if is_batch(name)), default=None) != max(planner.index.commits):
         return ()
-    for path in (one.path for one in found if one.path):
+    for path in (damage.path for damage in found if damage.path):
         listed = planner.index.listing.get(path)
         try:
             now = checkpoint.stat(path)
@@ -303,7 +303,7 @@ def _weighed(
     planner: ClosurePlanner, checkpoint: Store, found: tuple[CheckpointDamage, ...]
 ) -> tuple[CheckpointDamage, ...]:
     """The same, those told apart that Spark can do without: snapshots that it repairs from older ones."""
-    snapshots = {one.path for one in found if classify(one.path).kind is Kind.SNAPSHOT}
+    snapshots = {damage.path for damage in found if classify(damage.path).kind is Kind.SNAPSHOT}
     if not snapshots:
         return found
     listing = Listing(planner.index.listing.values())
@@ -312,4 +312,4 @@ def _weighed(
         ClosurePlanner(CheckpointIndex.build(listing), checkpoint.read).plan(None, "minimal")
     except StreambankError:
         return found
-    return tuple(replace(one, fatal=one.path not in snapshots) for one in found)
+    return tuple(replace(damage, fatal=damage.path not in snapshots) for damage in found)

@@ -342,7 +342,7 @@ class _Take:
         self._copy(plan, writer, self.arrived)
         # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.
         plan = replace(plan, captured=capture_rest(self.sinks, captured, closure.batch))
-        sources = [described(one, self.sources, self.derived_from) for one in closure.sources]
+        sources = [described(source, self.sources, self.derived_from) for source in closure.sources]
         self._check_unmoved(plan)
         if self.lease_epoch and self.lease_epoch() != epoch:
             raise ConflictError(
@@ -351,7 +351,7 @@ class _Take:
                 hint="Take again.",
             )
         # However long this takes, no file that is written again meanwhile means another plan.
-        plan = replace(plan, captured=tuple(one.complete() for one in plan.captured))
+        plan = replace(plan, captured=tuple(sink.complete() for sink in plan.captured))
         writer.flush()
         manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:
@@ -470,7 +470,7 @@ class _Take:
         """Leave it to the plan to compare a savepoint that may be of another checkpoint, or of one before."""
         now = self.checkpoint.stat(commit).identity
         same = service_name(there.checkpoint) == service_name(self.checkpoint.uri)
-        if not same or now not in [one.identity for one in there.files if one.path == commit]:
+        if not same or now not in [file.identity for file in there.files if file.path == commit]:
             raise ConflictError(f"{commit} was written again.", code="checkpoint-moved", hint="Take again.")
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
@@ -535,7 +535,7 @@ class _Take:
             sink_candidates=self.sink_candidates if origin is None else origin.sink_candidates,
             derived_from=None if origin is None else origin.savepoint,
             parent=arrived.parent,
-            bytes=sum(task.size_bytes for task in plan.tasks) + sum(one.size_bytes for one in carried),
+            bytes=sum(task.size_bytes for task in plan.tasks) + sum(file.size_bytes for file in carried),
             file_count=len(plan.tasks) + len(carried),
             stats={
                 "new_bytes": writer.new_bytes,
@@ -543,7 +543,7 @@ class _Take:
                 "replans": replans,
                 "seconds": round(time.monotonic() - self.started, 3),
             },
-            left_out=tuple(asdict(one) for one in closure.left_out)
+            left_out=tuple(asdict(part) for part in closure.left_out)
             or (() if origin is None else origin.left_out),
             files=files,
             **self.details,

@@ -127,7 +127,7 @@ def verify(
                 deep = list(deeper(job, savepoint))
                 findings += deep
                 # What could not be examined is not therefore broken, nor was it looked at: it was hashed.
-                depth = "full" if any(one.code in _NOT_READ for one in deep) else "deep"
+                depth = "full" if any(problem.code in _NOT_READ for problem in deep) else "deep"
         findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
         findings += left_out_findings(manifest)
     findings += repository_findings(repository, job, savepoint)

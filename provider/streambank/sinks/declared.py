@@ -166,7 +166,7 @@ def settle_declared_tags(
             reports.append(within(SETTLE_S, settle, f"Iceberg table {place.path}"))
         except StreambankError as error:
             reports.append(TagReport(place.path, warnings=(error.message,)))
-    return [one for one in reports if one.removed or one.added or one.warnings]
+    return [report for report in reports if report.removed or report.added or report.warnings]
 
 
 def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[DeclaredSink, ...]:
@@ -176,4 +176,4 @@ def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[Declared
         sinks: All sinks of its job.
         query: The query, `main` or None for the only one.
     """
-    return tuple(one for one in sinks if (one.query or MAIN) == (query or MAIN))
+    return tuple(sink for sink in sinks if (sink.query or MAIN) == (query or MAIN))

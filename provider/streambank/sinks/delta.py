@@ -146,7 +146,7 @@ class DeltaGuard:
         own = [commit for commit in after if self._writer in commit.transactions]
         # What was restored by hand before the first later batch; later ones a rollback undoes in any case.
         until = own[0].version if own else after[-1].version + 1 if after else 0
-        by_hand = [one for one in after if one.version < until and one.operation == RESTORE]
+        by_hand = [commit for commit in after if commit.version < until and commit.operation == RESTORE]
         if by_hand and not _is_as_before(by_hand, since):
             return self._not_known(
                 batch,
@@ -170,9 +170,9 @@ class DeltaGuard:
         target = own[0].version - 1
         undone = [commit for commit in after if commit.version > target]
         others = [
-            one
-            for one in undone
-            if self._writer not in one.transactions and one.changes and one.operation != RESTORE
+            commit
+            for commit in undone
+            if self._writer not in commit.transactions and commit.changes and commit.operation != RESTORE
         ]
         rows = [commit.rows for commit in own]
         holds = own[-1].transactions[self._writer]
@@ -184,7 +184,7 @@ class DeltaGuard:
             sink_batch=holds,
             later_batches=len({commit.transactions[self._writer] for commit in own}),
             later_rows=None if None in rows else sum(row for row in rows if row is not None),
-            others=tuple(f"version {one.version} ({one.operation or 'unknown'})" for one in others),
+            others=tuple(f"version {other.version} ({other.operation or 'unknown'})" for other in others),
             cannot=self._cannot(undone),
             seen=seen,
             target=str(target),
@@ -250,7 +250,9 @@ class DeltaGuard:
     def _files_gone(self, undone: Sequence[DeltaCommit]) -> str:
         added = frozenset[DeltaFile]().union(*(commit.added for commit in undone))
         removed = frozenset[DeltaFile]().union(*(commit.removed for commit in undone)) - added
-        needed = sorted({file for one in removed for file in (one.path, one.vector_file) if file})
+        needed = sorted(
+            {file for data_file in removed for file in (data_file.path, data_file.vector_file) if file}
+        )
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
         store = open_store(self.path)
         there = each(store.exists, inside)

@@ -241,7 +241,7 @@ class DeltaLog:
             FormatError: See `commit`.
         """
         found = each(self._commit_there, range(first, last + 1))
-        return [one for one in found if one is not None]
+        return [commit for commit in found if commit is not None]
 
     def _commit_there(self, version: int) -> DeltaCommit | None:
         try:

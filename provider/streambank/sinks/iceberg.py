@@ -71,8 +71,8 @@ class _History:
         metadata = table.metadata
         self.uuid = str(metadata.table_uuid)
         self.current: int | None = metadata.current_snapshot_id
-        self._entries = {one.snapshot_id: _entry(one, query_id) for one in metadata.snapshots}
-        self._log = [(one.timestamp_ms, one.snapshot_id) for one in metadata.snapshot_log]
+        self._entries = {snapshot.snapshot_id: _entry(snapshot, query_id) for snapshot in metadata.snapshots}
+        self._log = [(entry.timestamp_ms, entry.snapshot_id) for entry in metadata.snapshot_log]
 
     @property
     def seen(self) -> str:
@@ -234,8 +234,10 @@ class IcebergGuard:
         there = {entry.id for entry in current}
         saved_line = history.line(snapshot)
         common = next((entry.id for entry in saved_line if entry.id in there), None)
-        left = saved_line if common is None else saved_line[: [one.id for one in saved_line].index(common)]
-        after = current if common is None else current[: [one.id for one in current].index(common)]
+        left = (
+            saved_line if common is None else saved_line[: [entry.id for entry in saved_line].index(common)]
+        )
+        after = current if common is None else current[: [entry.id for entry in current].index(common)]
         own = [entry for entry in after if entry.batch is not None]
         # What others wrote to the savepoint's snapshot is no batch: without it the table is as far.
         as_far = common is not None and all(entry.batch is None for entry in left)
@@ -271,7 +273,7 @@ class IcebergGuard:
             batch,
             "ahead" if ahead else "diverged",
             sink_batch=newest,
-            later_batches=(newest or 0) - batch if ahead and expired else len({one.batch for one in own}),
+            later_batches=(newest or 0) - batch if ahead and expired else len({entry.batch for entry in own}),
             later_rows=None if None in rows else sum(row for row in rows if row is not None),
             others=tuple(others),
             cannot=f"snapshot {snapshot} has expired." if history.get(target) is None else "",

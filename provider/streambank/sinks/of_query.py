@@ -43,7 +43,7 @@ class QuerySinks:
             kind: Spark's word, as savepoints of a job keep it that declared nothing.
         """
         if kind == "DeltaSink":
-            return any(one.kind == DELTA for one in self.tables)
+            return any(table.kind == DELTA for table in self.tables)
         return bool(self.tables or self.plain) and harm_of(kind) == "unknown"
 
     def captures(self) -> list[SinkCapture]:
@@ -70,9 +70,9 @@ def sinks_of_query(
     if query_id is None:
         return QuerySinks(named=named)
     guards = [one.guard(query_id, connector=connector, tags=tags) for one in declared]
-    tables: list[TableGuard] = [BoundedGuard(one) for one in guards if one is not None]
+    tables: list[TableGuard] = [BoundedGuard(guard) for guard in guards if guard is not None]
     if connector is not None and not any(
-        one.kind == DELTA and same_place(one.path, connector) for one in tables
+        table.kind == DELTA and same_place(table.path, connector) for table in tables
     ):
         tables.append(BoundedGuard(DeltaGuard(connector, query_id, by_connector=True)))
     plain = [

@@ -217,7 +217,7 @@ def _there(tags: Iterable[str], scope: TagScope, store: Store, *, read: bool = F
 def _kept(store: Store, job: str, savepoint: str, names: set[str]) -> set[str]:
     """The tags that a savepoint keeps; all of `names` where it cannot be read."""
     try:
-        return {str(one.get("tag")) for one in read_head(store, job, savepoint).sinks}
+        return {str(sink.get("tag")) for sink in read_head(store, job, savepoint).sinks}
     except NotFoundError:
         return set()  # it was expired since it was listed
     except (IntegrityError, FormatError):
@@ -232,7 +232,7 @@ def _batch(savepoint: str) -> int | None:
 def _recorded(store: Store, job: str, table: str, savepoints: Iterable[str]) -> Iterator[tuple[str, int]]:
     """The tags that savepoints keep of a table, with their snapshots."""
     for savepoint in savepoints:
-        for one in read_head(store, job, savepoint).sinks:
-            name, snapshot = one.get("tag"), str(one.get("snapshot"))
-            if one.get("path") == table and isinstance(name, str) and is_whole_number(snapshot):
+        for sink in read_head(store, job, savepoint).sinks:
+            name, snapshot = sink.get("tag"), str(sink.get("snapshot"))
+            if sink.get("path") == table and isinstance(name, str) and is_whole_number(snapshot):
                 yield name, int(snapshot)

@@ -236,7 +236,7 @@ def job_material(
         with_skew=with_skew,
     )
     disks = None
-    if any(one.name == "free_space" for one in wanted):
+    if any(objective.name == "free_space" for objective in wanted):
         disks = looking.at("Its disks", lambda: disks_of_job(job, control))
     facts = replace(facts, disks=disks, unreadable=(*looking.unreadable, *facts.unreadable))
     return Material(found, facts)
@@ -271,7 +271,7 @@ def checkpoint_material(
             found = replace(_measured(uri), query=query)
     except StreambankError as error:
         found = UnreadableHistory(query, error.message)
-    looking, by_name = Looking(), {one.name: one for one in wanted}
+    looking, by_name = Looking(), {objective.name: objective for objective in wanted}
     savepoints = skews = None
     if repository is not None and "savepoint_age" in by_name:
         called = name if name is not None else _last_part(location)
@@ -302,7 +302,9 @@ def _named_history(location: str, query: str, wanted: Sequence[Objective], now: 
 
 def _windows(wanted: Sequence[Objective], now: datetime) -> Windows:
     longest = {
-        kind: max((one.window_s or 0.0 for one in wanted if one.measure.kind == kind), default=0.0)
+        kind: max(
+            (objective.window_s or 0.0 for objective in wanted if objective.measure.kind == kind), default=0.0
+        )
         for kind in ("window", "trend")
     }
     return Windows(now, longest["window"], longest["trend"])
@@ -324,7 +326,7 @@ def _last_part(location: str) -> str:
 
 def with_directory(history: History, location: str, wanted: Sequence[Objective]) -> History:
     """A history whose newest batch tells the size of the checkpoint directory, where wanted."""
-    if not any(one.name == "checkpoint_bytes" for one in wanted):
+    if not any(objective.name == "checkpoint_bytes" for objective in wanted):
         return history
     index = CheckpointIndex.build(list_checkpoint(open_store(location)))
     return StreamedHistory(history.query, _LastWith(history, directory_sizes(index)))

@@ -100,4 +100,6 @@ def variables_for(locations: Iterable[str]) -> frozenset[str]:
     Args:
         locations: Paths or URIs.
     """
-    return frozenset[str]().union(*(_BY_SCHEME.get(scheme_of(one), frozenset()) for one in locations))
+    return frozenset[str]().union(
+        *(_BY_SCHEME.get(scheme_of(location), frozenset()) for location in locations)
+    )

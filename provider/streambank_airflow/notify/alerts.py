@@ -116,17 +116,21 @@ def send_alert_of(job: Job, access: S3Access | None, alert: Alert, context: Mapp
         How many notifiers have got it.
     """
     wanted: list[tuple[Notify, str, _Memory | None]] = []
-    for one in job.notify:
-        kind = _kind_for(one, alert)
-        if kind is None or any((one.teller, kind) == (other.teller, known) for other, known, _ in wanted):
+    for notifier in job.notify:
+        kind = _kind_for(notifier, alert)
+        if kind is None or any(
+            (notifier.teller, kind) == (other.teller, known) for other, known, _ in wanted
+        ):
             continue
         with using_s3(access):
-            memory = _memory_of(job, one, kind, alert, context)
+            memory = _memory_of(job, notifier, kind, alert, context)
             if memory is not None and memory.has_it():
-                log.info("%s was already alerted of this (%s), and is not alerted again yet.", one.path, kind)
+                log.info(
+                    "%s was already alerted of this (%s), and is not alerted again yet.", notifier.path, kind
+                )
                 continue
-        wanted.append((one, kind, memory))
-    sent = _send([(one, {**context, **_facts(job.name, kind, alert)}) for one, kind, _ in wanted])
+        wanted.append((notifier, kind, memory))
+    sent = _send([(notifier, {**context, **_facts(job.name, kind, alert)}) for notifier, kind, _ in wanted])
     for (_, _, memory), has_it in zip(wanted, sent, strict=True):
         if has_it and memory is not None:
             with using_s3(access):
@@ -151,10 +155,10 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
     except StreambankError as error:
         log.error("No alert could be sent that an approval is waiting: %s", describe(error))
         return 0
-    own = (one for one in job.notify if APPROVAL_WAITS in one.kinds)
-    wanted = {one.teller: one for one in (*job.restore.ask, *own)}.values()
+    own = (notifier for notifier in job.notify if APPROVAL_WAITS in notifier.kinds)
+    wanted = {notifier.teller: notifier for notifier in (*job.restore.ask, *own)}.values()
     facts = _facts(job.name, APPROVAL_WAITS, alert)
-    return sum(_send([(one, {**context, **facts}) for one in wanted]))
+    return sum(_send([(notifier, {**context, **facts}) for notifier in wanted]))
 
 
 def _send(messages: Sequence[tuple[Notify, Mapping[str, Any]]]) -> list[bool]:
@@ -345,7 +349,7 @@ def _memory_of(
         records = job.records()
         if kind.startswith("checkpoint-"):
             found = [records.generation(name) for name in job.query_names]
-            parts += [str(one.number) for one in found if one is not None]
+            parts += [str(record.number) for record in found if record is not None]
         return _InRecords(notify, _joined(parts), records)
     except Exception as error:
         log.warning("The earlier alerts to %s could not be read: %s", notify.path, said(error))

@@ -89,13 +89,15 @@ def given_tellers(notifiers: Sequence[BaseNotifier], least: Level) -> tuple[Tell
     """Notifiers that a DAG gives as objects; each is known again by its class and its templates."""
     seen: Counter[str] = Counter()
     found: list[Teller] = []
-    for one in notifiers:
-        kind = type(one)
+    for notifier in notifiers:
+        kind = type(notifier)
         path = f"{kind.__module__}.{kind.__qualname__}"
-        name = teller_name(path, [{field: getattr(one, field, None) for field in one.template_fields}, least])
+        name = teller_name(
+            path, [{field: getattr(notifier, field, None) for field in notifier.template_fields}, least]
+        )
         seen[name] += 1
         number = f"-{seen[name]}" if seen[name] > 1 else ""
-        found.append(Teller(name + number, path, partial(_given, one), least))
+        found.append(Teller(name + number, path, partial(_given, notifier), least))
     return tuple(found)
 
 
@@ -117,11 +119,11 @@ def tell_all(
     letters = [_Letter(subject, each, teller) for subject, each, tellers in found for teller in tellers]
     for one in letters:
         one.write()
-    wanted = [one for one in letters if one.items]
+    wanted = [letter for letter in letters if letter.items]
     ends = at_once([partial(one.send, context) for one in wanted], PATIENCE_S)
     for one, why in zip(wanted, ends, strict=True):
         one.why = one.why or why
-    return [one.keep() for one in letters]
+    return [letter.keep() for letter in letters]
 
 
 class _Letter:
@@ -167,11 +169,11 @@ class _Letter:
         except Exception as error:
             self.why = redacted(error, self.teller.secrets)
             return
-        for one in self.items:
+        for item in self.items:
             try:
-                send_once(notifier, {**context, **news_context(one)}, secrets=self.teller.secrets)
+                send_once(notifier, {**context, **news_context(item)}, secrets=self.teller.secrets)
             except NotifierError as error:
-                self.why = f"the alert on {subject_of(one.verdict)} could not be sent: {error}"
+                self.why = f"the alert on {subject_of(item.verdict)} could not be sent: {error}"
                 return
             self.told += 1
 

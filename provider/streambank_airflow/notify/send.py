@@ -145,7 +145,7 @@ def redacted(error: BaseException, secrets: Any) -> str:
         secrets: Texts that are replaced, or what holds them.
     """
     text = said(error)
-    forms = {form for one in _texts(secrets) for form in (one, *_quoted(one))}
+    forms = {form for text in _texts(secrets) for form in (text, *_quoted(text))}
     for secret in sorted(forms, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, HIDDEN)

@@ -102,8 +102,8 @@ class Gauges:
         self._gauge("streambank.sla.checked_timestamp_seconds", found.at.timestamp(), ref)
         if found.life is not None:
             self._send_life(found.job, found.life)
-        for one in found.verdicts:
-            self._send_verdict(one)
+        for verdict in found.verdicts:
+            self._send_verdict(verdict)
         if ages is not None:
             self._send_ages(found.job, ages)
 

@@ -61,7 +61,7 @@ def note_watchers(context: Context, subjects: Iterable[SlaSubject]) -> None:
     was missed may judge before. So where Airflow says that a watcher's run goes on and its signs are missing,
     the next sign is waited for, at most `PATIENCE_S` for all jobs together.
     """
-    silent = [one for one in subjects if _note_watcher(context, one)]
+    silent = [subject for subject in subjects if _note_watcher(context, subject)]
     give_up_s = time.monotonic() + PATIENCE_S
     while silent and time.monotonic() < give_up_s:
         _log.info(

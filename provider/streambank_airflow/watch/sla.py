@@ -184,7 +184,7 @@ def standing(verdicts: Sequence[Verdict], objectives: Sequence[str], least: Leve
         least: From which level on an objective is broken here.
     """
     named = (*objectives, HISTORY)
-    wanted = [one for one in verdicts if not objectives or one.objective in named]
+    wanted = [verdict for verdict in verdicts if not objectives or verdict.objective in named]
     heard = [one for one in wanted if one.mute is None]
     never = next((name for name in objectives if name not in {one.objective for one in wanted}), None)
     broken = sorted(

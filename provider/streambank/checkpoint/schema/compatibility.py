@@ -127,20 +127,24 @@ class SchemaComparison:
     @property
     def loses(self) -> bool:
         """Whether Spark would go on and lose some of what is stored."""
-        return any(one.loses for one in self.differences)
+        return any(difference.loses for difference in self.differences)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
             "loses": self.loses,
-            "settings": [one.to_dict() for one in self.settings],
+            "settings": [setting.to_dict() for setting in self.settings],
             "operators": [
                 {
                     "operator": number,
                     "before": before,
                     "after": after,
                     "verdict": _worst(each for each in self.differences if each.operator == number),
-                    "differences": [one.to_dict() for one in self.differences if one.operator == number],
+                    "differences": [
+                        difference.to_dict()
+                        for difference in self.differences
+                        if difference.operator == number
+                    ],
                 }
                 for number, before, after in self.operators
             ],
@@ -148,23 +152,23 @@ class SchemaComparison:
 
 
 def _worst(differences: Any) -> Verdict:
-    return max((one.verdict for one in differences), key=_ORDER.index, default="same")
+    return max((difference.verdict for difference in differences), key=_ORDER.index, default="same")
 
 
 def compare_schemas(before: QuerySchema, after: QuerySchema) -> SchemaComparison:
     """What Spark says when a query that keeps `after` starts from state that is `before`."""
-    old, new = ({one.operator: one for one in each.operators} for each in (before, after))
+    old, new = ({operator.operator: operator for operator in each.operators} for each in (before, after))
     numbers = sorted(old.keys() | new.keys())
     found = [
-        one
+        difference
         for number in numbers
-        for one in _operator(number, old.get(number), new.get(number), before, after)
+        for difference in _operator(number, old.get(number), new.get(number), before, after)
     ]
     settings = (SettingChange(name, _setting(before, name), _setting(after, name)) for name in KEPT_SETTINGS)
     return SchemaComparison(
         tuple((number, _name(old.get(number)), _name(new.get(number))) for number in numbers),
         tuple(found),
-        tuple(one for one in settings if one.before != one.after),
+        tuple(setting for setting in settings if setting.before != setting.after),
     )
 
 
@@ -227,7 +231,7 @@ _NOTHING = OperatorSchema(-1, None, ())
 
 
 def _stores(old: OperatorSchema, new: OperatorSchema, by_name: bool) -> Iterator[Difference]:
-    stored, wanted = ({one.store: one for one in each.stores} for each in (old, new))
+    stored, wanted = ({store.store: store for store in each.stores} for each in (old, new))
     for name in sorted(stored.keys() | wanted.keys()):
         if name not in stored or name not in wanted:
             where = "the new query" if name in wanted else "the state"
@@ -377,7 +381,7 @@ def type_text(kind: Type) -> str:
         return {"integer": "int", "long": "bigint"}.get(str(kind), str(kind))
     match kind.get("type"):
         case "struct":
-            fields = (f"{one['name']}: {type_text(one['type'])}" for one in kind["fields"])
+            fields = (f"{field['name']}: {type_text(field['type'])}" for field in kind["fields"])
             return f"struct<{', '.join(fields)}>"
         case "array":
             return f"array<{type_text(kind['elementType'])}>"
@@ -415,7 +419,7 @@ def changes_by_place(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
 
 def _counted(stored: list[Any], wanted: list[Any], path: str) -> Iterator[ColumnChange]:
     """Another number of columns, which Spark never takes."""
-    before, after = ({one["name"]: one for one in fields} for fields in (stored, wanted))
+    before, after = ({field["name"]: field for field in fields} for fields in (stored, wanted))
     for name in before.keys() - after.keys():
         yield ColumnChange(f"{path}.{name}", "dropped", _told(before[name]), "", False)
     for name in after.keys() - before.keys():
@@ -449,7 +453,7 @@ def _taken_by_place(before: Any, after: Any) -> str:
 
 def changes_by_name(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
     """What differs where columns are taken by name: values of a transformWithState kept as Avro."""
-    stored, wanted = ({one["name"]: one for one in kind["fields"]} for kind in (old, new))
+    stored, wanted = ({field["name"]: field for field in kind["fields"]} for kind in (old, new))
     for name, field in stored.items():
         if name not in wanted:
             lost = "its values are gone when a row is next written; under another name it starts as null"
@@ -503,7 +507,7 @@ def _avro(kind: Type) -> str | None:
         return _AVRO.get(name)
     match kind.get("type"):
         case "struct":
-            known = all(_avro(one["type"]) is not None for one in kind["fields"])
+            known = all(_avro(field["type"]) is not None for field in kind["fields"])
             return "record" if known else None
         case "array":
             return None if _avro(kind["elementType"]) is None else "array"

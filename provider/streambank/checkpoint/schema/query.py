@@ -31,7 +31,7 @@ class StoreSchema:
     @property
     def newest(self) -> Mapping[str, Columns]:
         """Its column families by name, as they are now."""
-        return {one.family: one for one in self.versions[-1]} if self.versions else {}
+        return {family.family: family for family in self.versions[-1]} if self.versions else {}
 
     def history(self, family: str) -> list[Columns]:
         """Every version of a column family, oldest first; rows of each may still be stored."""
@@ -83,7 +83,9 @@ def read_query_schema(
     """
     parts = [part for part in map(classify, paths) if part.operator is not None]
     operators = sorted({part.operator for part in parts if part.operator is not None})
-    made = (_operator(number, [one for one in parts if one.operator == number], read) for number in operators)
+    made = (
+        _operator(number, [part for part in parts if part.operator == number], read) for number in operators
+    )
     return QuerySchema(tuple(made), dict(conf))
 
 

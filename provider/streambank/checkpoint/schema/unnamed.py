@@ -42,7 +42,7 @@ def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ..
     """
     made = {}
     for operator, stores in _unnamed(checkpoint, closure):
-        partitions = closure.spark.shuffle_partitions or max(one.partitions for one in operator.stores)
+        partitions = closure.spark.shuffle_partitions or max(store.partitions for store in operator.stores)
         made[f"state/{operator.operator}/_metadata/metadata"] = _metadata(
             operator.operator, stores, partitions
         )
@@ -57,7 +57,7 @@ def operator_names(checkpoint: Readable, closure: Closure) -> dict[int, str]:
     Raises:
         FormatError: A schema is not understood.
     """
-    names = {one.operator: one.name for one in closure.operators if one.name is not None}
+    names = {operator.operator: operator.name for operator in closure.operators if operator.name is not None}
     return names | {one.operator: operator_name(stores) for one, stores in _unnamed(checkpoint, closure)}
 
 
@@ -101,7 +101,7 @@ def _unnamed(checkpoint: Readable, closure: Closure) -> Iterator[tuple[OperatorS
     parts = [part for part in map(classify, closure.paths) if part.kind is Kind.SCHEMA_V2]
     schemas = {(part.operator, part.store): part.path for part in parts}
     for operator in closure.operators:
-        paths = {one.store: schemas.get((operator.operator, one.store)) for one in operator.stores}
+        paths = {store.store: schemas.get((operator.operator, store.store)) for store in operator.stores}
         there = {name: path for name, path in paths.items() if path is not None}
         if operator.name is None and len(there) == len(paths):
             yield operator, {name: only_columns(checkpoint.read(path), path) for name, path in there.items()}

@@ -92,13 +92,16 @@ def _skipped(
     own, do not compute a batch that they have already, so nothing writes its state (4.3.0: FileStreamSink).
     """
     last = inspection.last_committed_batch
-    broken = any(one.code == "missing-state-file" and one.severity == "error" for one in inspection.findings)
+    broken = any(
+        finding.code == "missing-state-file" and finding.severity == "error"
+        for finding in inspection.findings
+    )
     versions = [part.version for part in map(classify, listing) if part.kind in _STATE and part.version]
     if last is None or not broken or not versions or max(versions) > last:
         return None
     first = max(versions)  # version n is the state after batch n - 1
     which = f"batch {last} was" if first == last else f"batches {first} to {last} were"
-    by = skipped_by(checkpoint.uri, [one.uri for one in sinks.values()], first, last)
+    by = skipped_by(checkpoint.uri, [sink.uri for sink in sinks.values()], first, last)
     why = (
         f"The file sink {by} had them before they were planned, since it did not go back when the checkpoint "
         "did, so Spark skipped them."
@@ -184,10 +187,10 @@ def _was_cleaned(listing: Iterable[str]) -> bool:
 def _needed(savepoints: Sequence[Manifest], holds: bool) -> tuple[float, str]:
     """The longest of the takes for which the time counted, and a sentence about it."""
     took = [
-        (float(seconds), replans, one.savepoint)
-        for one in savepoints
-        if isinstance(seconds := one.stats.get("seconds"), int | float)
-        and ((replans := one.stats.get("replans") or 0) > 0 or not holds)
+        (float(seconds), replans, savepoint.savepoint)
+        for savepoint in savepoints
+        if isinstance(seconds := savepoint.stats.get("seconds"), int | float)
+        and ((replans := savepoint.stats.get("replans") or 0) > 0 or not holds)
     ]
     if not took:
         return 0.0, ""
@@ -207,7 +210,7 @@ def check_sink(name: str, sink: Store, checkpoint: Store) -> list[Finding]:
     found: list[Finding] = []
     for _ in range(SINK_LOOKS):
         found = list(_look_at_sink(name, sink, checkpoint))
-        if not any(one.severity == "error" for one in found):
+        if not any(finding.severity == "error" for finding in found):
             break
     return found
 

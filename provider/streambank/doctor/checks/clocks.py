@@ -86,7 +86,7 @@ def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Findi
         savepoints: The newest ones.
         now: The time by this machine's clock, taken after they were read.
     """
-    ahead = [one for one in savepoints if one.taken_at - now > MOST]
+    ahead = [savepoint for savepoint in savepoints if savepoint.taken_at - now > MOST]
     if ahead:
         last = max(ahead, key=lambda one: one.taken_at)
         others = f" (and {len(ahead) - 1} others)" if ahead[1:] else ""
@@ -109,7 +109,9 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
         now: The time by this machine's clock, taken after they were read.
     """
     ahead = [
-        (at, one) for one in events if (at := time_or_none(one.get("at"))) is not None and at - now > MOST
+        (at, event)
+        for event in events
+        if (at := time_or_none(event.get("at"))) is not None and at - now > MOST
     ]
     if ahead:
         at, last = max(ahead, key=lambda pair: pair[0])

@@ -26,7 +26,7 @@ def check_damage(query: Query) -> Iterator[Finding]:
     except NotFoundError:
         repository = None
     newest = savepoints[0] if savepoints else None
-    said = {one.cause for one in query.inspection.findings if one.severity == "error"}
+    said = {finding.cause for finding in query.inspection.findings if finding.severity == "error"}
     for one in find_damage(query.checkpoint, query.planner, savepoints, repository):
         if newest is None and any(cause.startswith(one.cause) for cause in said):
             continue

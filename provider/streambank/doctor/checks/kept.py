@@ -17,13 +17,13 @@ def check_kept_settings(name: str, closure: Closure, declared: Mapping[str, str]
         closure: The closure of the newest batch.
         declared: The settings that the job declares.
     """
-    for one in kept_settings(closure, declared):
+    for kept_setting in kept_settings(closure, declared):
         yield Finding(
             "setting-without-effect",
             "info",
             f"offsets/{closure.batch}",
-            one.cause,
+            kept_setting.cause,
             "Spark takes it from the checkpoint at each start of a query with state, and only says so in the "
             "driver's log.",
-            one.way_out(name),
+            kept_setting.way_out(name),
         )

@@ -23,16 +23,16 @@ KINDS: dict[Kind, str] = {
 
 def check_left(left: LeftDirectories) -> Iterator[CheckResult]:
     """One finding for each directory, with its bytes and what to do."""
-    for one in left.directories:
-        since = f", left since {to_json_time(one.since)}" if one.since else ""
-        needless = "" if one.needed_by else " Nothing needs it."
+    for directory in left.directories:
+        since = f", left since {to_json_time(directory.since)}" if directory.since else ""
+        needless = "" if directory.needed_by else " Nothing needs it."
         yield Finding(
             "left-directory",
             "info",
-            one.location,
-            f"This is {KINDS[one.kind]}{since}: {size_of(one)}.{needless}",
+            directory.location,
+            f"This is {KINDS[directory.kind]}{since}: {size_of(directory)}.{needless}",
             "It takes space, and may hold rows of a key that was erased elsewhere.",
-            what_to_do(one),
+            what_to_do(directory),
         )
     for location, why in left.unread:
         yield SkippedCheck(f"directories left behind at {location}", why, "Make it readable, and ask again.")

@@ -138,7 +138,7 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
         refusal = disk.space.refusal(holds)
         # A disk that is small, such as one in memory for temporary files, is not full for that.
         breach, warn = (
-            min(one or 0.0, disk.space.total_bytes / 10) for one in (promise.breach, promise.warn)
+            min(limit or 0.0, disk.space.total_bytes / 10) for limit in (promise.breach, promise.warn)
         )
         if refusal is not None or left < breach:
             yield Finding(
@@ -191,10 +191,10 @@ def check_one_disk(
         repository: URI of the repository.
         replicas: URIs of the repository's replicas.
     """
-    storages = [_storage(one, mount_of) for one in (checkpoint, repository, *replicas)]
+    storages = [_storage(location, mount_of) for location in (checkpoint, repository, *replicas)]
     if storages[0] is None or storages[0] != storages[1]:
         return
-    if any(one is None or one != storages[0] for one in storages[2:]):
+    if any(storage is None or storage != storages[0] for storage in storages[2:]):
         return
     what = f"the disk {storages[0]}" if scheme_of(checkpoint) == "file" else f"the bucket {storages[0]}"
     disk = scheme_of(checkpoint) == "file"
@@ -369,7 +369,7 @@ def check_local_dir(
         return
     source = "SPARK_LOCAL_DIRS" if environment.get("SPARK_LOCAL_DIRS") else "spark.local.dir"
     named = environment.get("SPARK_LOCAL_DIRS") or conf.declared.get("spark.local.dir") or "/tmp"
-    for name in filter(None, (one.strip() for one in named.split(","))):
+    for name in filter(None, (folder.strip() for folder in named.split(","))):
         yield from _judge_local(Path(name), source, mount_of)
 
 
@@ -435,9 +435,11 @@ def check_owners(job: Job, declared: Declarations) -> Iterator[CheckResult]:
         what = f"whether it shares a place with job {name} of another owner"
         yield SkippedCheck(what, one.error.message, one.error.hint)
     jobs = declared.jobs.values()
-    others = [one for one in jobs if mine and one.airflow.owner not in (None, mine)]
+    others = [job for job in jobs if mine and job.airflow.owner not in (None, mine)]
     for what, place in (("repository", job.repository), ("control location", job.control)):
-        shared = sorted({str(one.airflow.owner) for one in others if place in (one.repository, one.control)})
+        shared = sorted(
+            {str(other.airflow.owner) for other in others if place in (other.repository, other.control)}
+        )
         if shared and place is not None:
             yield Finding(
                 "several-owners",

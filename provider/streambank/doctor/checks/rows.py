@@ -32,7 +32,7 @@ def check_nested(
         reported: What Spark said of each operator, batch by batch, oldest first.
     """
     for operator in operators:
-        nested = [text for one in operator.columns for text in one.collections]
+        nested = [text for column in operator.columns for text in column.collections]
         if not nested:
             continue
         said = reported.get(operator.operator)

@@ -175,17 +175,17 @@ def check_tables(standings: Iterable[TableStanding]) -> Iterator[Finding]:
     Args:
         standings: How each stands against the newest savepoint.
     """
-    for one in standings:
-        if one.position != "not-known" and (not one.cannot or one.safe):
+    for standing in standings:
+        if standing.position != "not-known" and (not standing.cannot or standing.safe):
             continue
-        cause = one.not_known if one.position == "not-known" else one.cannot
+        cause = standing.not_known if standing.position == "not-known" else standing.cannot
         yield Finding(
             "table-not-guarded",
             "warning",
-            one.path,
-            f"A restore could not roll back the {one.name}: {cause}",
+            standing.path,
+            f"A restore could not roll back the {standing.name}: {cause}",
             "Such a restore is refused until a person accepts that rows are repeated or lost.",
-            one.hint
+            standing.hint
             or "Make the table as it says, or take a savepoint now, from which the table is guarded again.",
         )
 
@@ -230,7 +230,7 @@ def check_asked(newest: Manifest | None) -> Iterator[Finding]:
 def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[str, int], str]:
     """The last entry of each source's log that need not be read again, and what it is of."""
     if oldest is not None:
-        said = [one for one in oldest.sources if isinstance(one, Mapping)]
+        said = [source for source in oldest.sources if isinstance(source, Mapping)]
         offsets = {str(one.get("source")): one.get("offset") for one in said}
         since = f"the oldest savepoint, {oldest.savepoint},"
     else:
@@ -256,7 +256,7 @@ def _check_files(
     named: Sequence[str],
 ) -> Iterator[CheckResult]:
     read = DistinctNames(
-        one for path in source.files for one in names_after(planner.files.chunks(path), path, before)
+        name for path in source.files for name in names_after(planner.files.chunks(path), path, before)
     )
     found = standing_of(source.source, read, named, exists)
     if found.not_known:

@@ -50,10 +50,10 @@ class StateColumns:
                 return None
             names = ", ".join(self.variables.without_ttl)
             return f"its time mode is NoTime, so it has no timers, and state variables have no TTL ({names})"
-        rows = [one for one in self.columns if _ROW_COUNTS not in one.family]
-        if not rows or all(one.keyless for one in rows) or all(one.event_time or one.timeout for one in rows):
+        rows = [column for column in self.columns if _ROW_COUNTS not in column.family]
+        if not rows or all(row.keyless for row in rows) or all(row.event_time or row.timeout for row in rows):
             return None
-        (without, *_) = [one for one in rows if not (one.event_time or one.timeout)]
+        (without, *_) = [row for row in rows if not (row.event_time or row.timeout)]
         where = "" if without.family == "default" else f" of {without.family}"
         keys = ", ".join(str(field["name"]) for field in without.key["fields"])
         return f"its key{where} ({keys}) has no event time with a watermark, and no timeout is kept"

@@ -103,8 +103,8 @@ class Written:
     def values(self) -> Iterator[tuple[Leaf, ...]]:
         """What was written and can be decoded: values, and elements of lists."""
         for _, change in self.changes:
-            for one in elements(change.value) if self.is_list else (change.value,):
-                if (found := row(one, self.columns.value)) is not None:
+            for element in elements(change.value) if self.is_list else (change.value,):
+                if (found := row(element, self.columns.value)) is not None:
                     yield found
 
 
@@ -125,14 +125,14 @@ def check_state_rows(
         operators: What each operator keeps.
     """
     for operator in operators:
-        for one in written(store, closure, planner, operator):
-            if isinstance(one, SkippedCheck):
-                yield one
+        for rows in written(store, closure, planner, operator):
+            if isinstance(rows, SkippedCheck):
+                yield rows
                 continue
-            yield from check_sessions(one, closure.watermark_ms)
-            yield from check_lists(one)
-            yield from check_hot(one)
-            yield from check_numbers(one)
+            yield from check_sessions(rows, closure.watermark_ms)
+            yield from check_lists(rows)
+            yield from check_hot(rows)
+            yield from check_numbers(rows)
 
 
 def written(
@@ -216,8 +216,8 @@ def check_sessions(rows: Written, watermark_ms: int | None) -> Iterator[Finding]
     opened = [(start, end) for start, end in last.values() if end * 1000 > watermark_ms]
     if not opened:
         return
-    delays = [(one.get("metadata") or {}).get(WATERMARK) for one in rows.columns.value["fields"]]
-    delay_ms = max((one for one in delays if isinstance(one, int)), default=0)
+    delays = [(field.get("metadata") or {}).get(WATERMARK) for field in rows.columns.value["fields"]]
+    delay_ms = max((delay for delay in delays if isinstance(delay, int)), default=0)
     # The watermark is the newest event without its delay, and the newest session ends a gap after that event.
     gap_s = max(0.0, max(end for _, end in opened) - (watermark_ms + delay_ms) / 1000)
     long = [

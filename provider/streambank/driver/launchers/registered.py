@@ -72,7 +72,7 @@ def load(name: str) -> Callable[[LaunchPolicy], object]:
             + f"Install the package that registers it. Known here: {', '.join(names)}.",
         )
     if len(entries) > 1:
-        where = " and ".join(f"{_package(one)} ({one.value})" for one in entries)
+        where = " and ".join(f"{_package(entry)} ({entry.value})" for entry in entries)
         raise InputError(
             f"Several installed packages register a launcher {name!r}: {where}.",
             code="ambiguous-launcher",

@@ -141,7 +141,7 @@ class StandaloneLauncher:
             if self._why_not(handle, driver) is None:
                 found[launch_id] = handle
         pattern = re.compile(re.escape(launch_prefix(control)) + r"(launch-[0-9a-f]+)\.json")
-        known = {one.submission for one in found.values()}
+        known = {handle.submission for handle in found.values()}
         for driver in active.values():
             if driver.id not in known and (match := pattern.search(self._page.command(driver))):
                 found[match[1]] = Handle(match[1], (), driver.log, driver.id, driver.log)
@@ -149,7 +149,7 @@ class StandaloneLauncher:
         if (
             lost
             and last.get("launch_id") not in found
-            and any(self._may_be(one, lost) for one in active.values())
+            and any(self._may_be(driver, lost) for driver in active.values())
         ):
             before = self._page.driver(lost)
             if before is not None and before.state == RELAUNCHING:
@@ -227,7 +227,9 @@ class StandaloneLauncher:
         if now is not None:
             why = f"{now.state} as {now.id}"
             return DriverState("running", log=now.log, tracking=now.log, why=why, submission=now.id)
-        waits = state == RELAUNCHING and any(self._may_be(one, lost) for one in self._page.active().values())
+        waits = state == RELAUNCHING and any(
+            self._may_be(driver, lost) for driver in self._page.active().values()
+        )
         return DriverState("running" if waits else "ended", why=state)
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
@@ -313,7 +315,9 @@ def submission(
     properties["spark.files"] = ",".join(_list(properties.get("spark.files"), *python_files))
     properties["spark.submit.pyFiles"] = ",".join(python_files)
     # What is here is importable from the first line on; Spark's PythonRunner takes no remote files.
-    imported = ",".join(one for one in python_files if scheme_of(one) in ("file", "local"))
+    imported = ",".join(
+        python_file for python_file in python_files if scheme_of(python_file) in ("file", "local")
+    )
     python = properties.get("spark.pyspark.python") or job.python
     always = {
         "spark.app.name": job.name,
@@ -345,7 +349,9 @@ def _names(command: str, handle: Handle) -> bool:
 
 def _list(given: str | None, *more: str) -> list[str]:
     """The parts of a setting that is a list, and more, each once."""
-    return list(dict.fromkeys([*(one.strip() for one in (given or "").split(",") if one.strip()), *more]))
+    return list(
+        dict.fromkeys([*(option.strip() for option in (given or "").split(",") if option.strip()), *more])
+    )
 
 
 def _defaults(environment: Mapping[str, str]) -> dict[str, str]:

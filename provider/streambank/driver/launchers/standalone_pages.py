@@ -100,12 +100,12 @@ class MasterPage:
     def _drivers(self, *lists: str) -> dict[str, ClusterDriver]:
         address, state = self._state()
         workers = {
-            str(one.get("id")): str(one["webuiaddress"])
-            for one in entries(state.get("workers"), address)
-            if one.get("webuiaddress")
+            str(entry.get("id")): str(entry["webuiaddress"])
+            for entry in entries(state.get("workers"), address)
+            if entry.get("webuiaddress")
         }
         found = {}
-        for one in (one for name in lists for one in entries(state.get(name), address)):
+        for one in (entry for name in lists for entry in entries(state.get(name), address)):
             if not isinstance(one.get("id"), str):
                 raise misshapen(address)
             worker = workers.get(str(one.get("worker")))

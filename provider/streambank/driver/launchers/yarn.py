@@ -94,7 +94,7 @@ class YarnLauncher(Submitter):
             raise misshapen(self._address[0])
         found = []
         for app in entries(apps.get("app"), self._address[0]):
-            launch_id = next((one for one in _tags(app) if one.startswith("launch-")), None)
+            launch_id = next((tag for tag in _tags(app) if tag.startswith("launch-")), None)
             if launch_id is not None and control.store.exists(launch_key(launch_id)):
                 application = app.get("id")
                 if not isinstance(application, str):

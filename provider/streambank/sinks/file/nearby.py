@@ -81,8 +81,8 @@ def look_nearby(checkpoint: str, saved: Windows | None = None) -> Nearby:
     except OSError:
         return Nearby(why_not="the directories near the checkpoint cannot be listed")
     if saved is not None:
-        return Nearby(candidates=_uris(one for one in seen.outputs if _may_be_of(one, saved)))
-    judged = {one: _judge(one, place) for one in seen.outputs}
+        return Nearby(candidates=_uris(output for output in seen.outputs if _may_be_of(output, saved)))
+    judged = {output: _judge(output, place) for output in seen.outputs}
     fitting = [one for one, fits in judged.items() if fits == "fits"]
     if len(fitting) == 1 and seen.whole and not _of_another(fitting[0], place, seen.checkpoints):
         (uri,) = _uris(fitting)
@@ -165,7 +165,9 @@ def _may_be_of(output: Path, saved: Windows) -> bool:
 def _of_another(output: Path, checkpoint: Path, checkpoints: Iterable[Path]) -> bool:
     """Whether another query near may have written the log, such as one that runs in step."""
     own = _query_id(checkpoint)
-    return any(_judge(output, one) != "not" for one in checkpoints if _query_id(one) != own)
+    return any(
+        _judge(output, checkpoint) != "not" for checkpoint in checkpoints if _query_id(checkpoint) != own
+    )
 
 
 def _query_id(checkpoint: Path) -> str | None:
@@ -203,7 +205,7 @@ def _entries(output: Path) -> Iterator[tuple[int, int]]:
 
 def _batches(folder: Path) -> list[int]:
     try:
-        return [int(one.name) for one in folder.iterdir() if is_batch(one.name)]
+        return [int(path.name) for path in folder.iterdir() if is_batch(path.name)]
     except FileNotFoundError:
         return []
 
@@ -257,11 +259,11 @@ def _folders(folder: Path, device: int) -> list[Path]:
     found = []
     try:
         with os.scandir(folder) as entries:
-            for one in entries:
-                if one.name.startswith(".") or "=" in one.name or one.name in _NEVER:
+            for entry in entries:
+                if entry.name.startswith(".") or "=" in entry.name or entry.name in _NEVER:
                     continue
-                if one.is_dir(follow_symlinks=False) and one.stat(follow_symlinks=False).st_dev == device:
-                    found.append(Path(one.path))
+                if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_dev == device:
+                    found.append(Path(entry.path))
     except OSError:
         return []
     return sorted(found)

@@ -68,7 +68,7 @@ class Records:
             query = name.removesuffix(".jsonl")
         else:
             store = open_store(location)
-            keys = [one for one in store.names() if is_segment(one)]
+            keys = [name for name in store.names() if is_segment(name)]
             query = name
         if not keys:
             raise NotFoundError(

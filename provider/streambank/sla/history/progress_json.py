@@ -80,10 +80,14 @@ class Measuring:
         reported = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         operators = {place: self._operator(one, batch) for place, one in enumerate(reported)}
         for name in (*_SUMMED, "state_bytes", "state_commit_s"):
-            found = [one[name] for one in operators.values() if name in one]
+            found = [operator[name] for operator in operators.values() if name in operator]
             if found and len(found) == len(operators):
                 values[name] = sum(found)
-        ages = [one["snapshot_age_batches"] for one in operators.values() if "snapshot_age_batches" in one]
+        ages = [
+            operator["snapshot_age_batches"]
+            for operator in operators.values()
+            if "snapshot_age_batches" in operator
+        ]
         _put(values, "snapshot_age_batches", max(ages, default=None))
         if len(operators) == 1:
             values |= {name: value for name, value in operators[0].items() if name in _CALLS}
@@ -147,7 +151,9 @@ def source_lag_rows(sources: Any) -> float | None:
     Returns:
         None where no source tells: other sources count files, seconds or commits.
     """
-    lags = [lag for one in sources if (lag := _lag(one)) is not None] if isinstance(sources, list) else []
+    lags = (
+        [lag for source in sources if (lag := _lag(source)) is not None] if isinstance(sources, list) else []
+    )
     return float(sum(lags)) if lags else None
 
 

@@ -102,7 +102,7 @@ class CheckpointMeasurement:
         gathered = HistoryMetrics.of(self.history).to_dict()
         return {
             **{name: gathered[name] for name in ("batches", "from", "to", "metrics", "operators")},
-            "partitions": [one.to_dict() for one in self.partitions],
+            "partitions": [partition.to_dict() for partition in self.partitions],
             "growth": self.growth.to_dict() if self.growth else None,
             "notes": gathered["notes"],
         }
@@ -271,7 +271,7 @@ def _operators(partitions: Iterable[PartitionMeasure], batch: int) -> dict[int, 
     for operator, states in by_operator.items():
         found[operator] = {
             "state_bytes": sum(state.bytes for state in states),
-            "snapshot_age_batches": max(batch + 1 - one.state.base_version for one in states),
+            "snapshot_age_batches": max(batch + 1 - state.state.base_version for state in states),
         }
         rows = _rows(states)
         if rows is not None:
@@ -291,11 +291,13 @@ def _rows(states: Iterable[PartitionMeasure]) -> int | None:
 def _over_all(operators: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     values: dict[str, float] = {}
     for name in ("state_rows", "state_bytes"):
-        known = [one[name] for one in operators.values() if name in one]
+        known = [operator[name] for operator in operators.values() if name in operator]
         if known and len(known) == len(operators):
             values[name] = sum(known)
     if operators:
-        values["snapshot_age_batches"] = max(one["snapshot_age_batches"] for one in operators.values())
+        values["snapshot_age_batches"] = max(
+            operator["snapshot_age_batches"] for operator in operators.values()
+        )
     return values
 
 
@@ -323,7 +325,7 @@ def _directory(index: CheckpointIndex, batch: int) -> dict[str, float]:
 
 def _growth(measured: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> StateGrowth | None:
     """From the oldest to the newest batch that stands on snapshots alone in every partition."""
-    whole = [batch for batch, states in measured.items() if all(one.state.base_version for one in states)]
+    whole = [batch for batch, states in measured.items() if all(state.state.base_version for state in states)]
     whole = [batch for batch in whole if measured[batch]]
     if len(whole) < 2:
         return None

@@ -146,7 +146,7 @@ def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | No
         what = "It runs, but has had no watcher to restart it"
     said = f"{what} for {against(objective, level, value)}."
     whys = [
-        one for one in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if one
+        why for why in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if why
     ]
     return case.verdict(objective, level, " ".join((said, *whys)), value=value, since=since, as_of=case.now)
 
@@ -162,7 +162,7 @@ def _free_space(case: Case, objective: Objective, facts: Facts, newest: datetime
     judged = [
         disk
         for disk in facts.disks
-        if disk.space.refusal("") is not None or {one.what for one in disk.places} != {TEMPORARY}
+        if disk.space.refusal("") is not None or {place.what for place in disk.places} != {TEMPORARY}
     ]
     by_room = sorted(judged or facts.disks, key=lambda disk: disk.space.usable_bytes)
     fullest = by_room[0]
@@ -229,13 +229,14 @@ def _replayable_for(case: Case, objective: Objective, facts: Facts, newest: date
         return case.verdict(objective, "unknown", "There is no savepoint of it, so nothing needs its input.")
     what = f"the input after the newest savepoint, {found.savepoint},"
     evidence = tuple(
-        f"Source {one.source}: {one.sentence(case.now)} ({one.why.rstrip('.')})." for one in found.sources
+        f"Source {source.source}: {source.sentence(case.now)} ({source.why.rstrip('.')})."
+        for source in found.sources
     )
-    ends = [one for one in found.sources if one.state in ("gone", "until")]
+    ends = [source for source in found.sources if source.state in ("gone", "until")]
     first = min(ends, key=lambda one: _held_s(one, case.now), default=None)
     held_s = math.inf if first is None else _held_s(first, case.now)
     level = level_of(objective, held_s)
-    unknown = next((one for one in found.sources if one.state == "not-known"), None)
+    unknown = next((source for source in found.sources if source.state == "not-known"), None)
     if level == "ok" and unknown is not None:
         why = f"It is not known how long {what} can be read again: {unknown.why.rstrip('.')}."
         return case.verdict(objective, "unknown", why, evidence=evidence)

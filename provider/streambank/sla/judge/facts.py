@@ -131,7 +131,7 @@ def facts_of_query(
         with_skew: Gets the whole report on skew.
     """
     looking = Looking()
-    by_name = {one.name: one for one in wanted}
+    by_name = {objective.name: objective for objective in wanted}
     held: dict[str, Fact | None] | None = None
     unknown: dict[str, str] = {}
     unread: dict[str, str] = {}
@@ -181,7 +181,9 @@ def facts_of_query(
         breaks=breaks,
         unreadable=tuple(looking.unreadable),
         life=life,
-        restarts=None if life is None else [Fact(one.at, 1, one.driver, one.what) for one in life.failures],
+        restarts=None
+        if life is None
+        else [Fact(failure.at, 1, failure.driver, failure.what) for failure in life.failures],
         sign=None if life is None else sign_of(life, query or MAIN, health or HealthPolicy()),
         begun=looking.at("Its generations", lambda: begun_at(control, query)),
         drills=drills,
@@ -221,7 +223,7 @@ def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
 
 def begun_at(control: JobControl, query: str | None) -> datetime | None:
     """When the first generation of a query was made; None before the first start."""
-    return min((one.made_at for one in control.generations(query).all()), default=None)
+    return min((generation.made_at for generation in control.generations(query).all()), default=None)
 
 
 def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
@@ -233,7 +235,7 @@ def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
         if number == 0:
             failed = f"The newest drill {outcome.failed}"
     begun = (begun_at(control, query) for query in queries)
-    return Drills(None, failed, min((one for one in begun if one is not None), default=None))
+    return Drills(None, failed, min((moment for moment in begun if moment is not None), default=None))
 
 
 def newest_savepoints(repository: str, name: str, control: JobControl | None = None) -> list[Fact]:
@@ -253,7 +255,7 @@ def newest_savepoints(repository: str, name: str, control: JobControl | None = N
 def _newest_heads(repository: str, name: str, control: JobControl | None) -> list[Manifest]:
     # What was derived from a savepoint is as old as that, however late it was made.
     found = newest_own(control, open_store(repository), name, _SAVEPOINTS)
-    return [one for one in found if one.derived_from is None]
+    return [head for head in found if head.derived_from is None]
 
 
 def _fact_of(head: Manifest) -> Fact:
@@ -391,13 +393,15 @@ def failures_of(control: JobControl, query: str | None) -> list[Fact]:
 
 def breaks_of(control: JobControl, query: str | None) -> tuple[datetime, ...]:
     """When another directory became the query's checkpoint: restores, compactions."""
-    return tuple(one.made_at for one in control.generations(query).all() if one.number > 1)
+    return tuple(
+        generation.made_at for generation in control.generations(query).all() if generation.number > 1
+    )
 
 
 def _recoveries(control: JobControl, query: str | None, since: datetime) -> list[Fact]:
     return [
-        Fact(one.at, one.seconds, one.kind, _recovered(one), *_longest(one))
-        for one in recoveries(control, query, since=since)
+        Fact(recovery.at, recovery.seconds, recovery.kind, _recovered(recovery), *_longest(recovery))
+        for recovery in recoveries(control, query, since=since)
     ]
 
 

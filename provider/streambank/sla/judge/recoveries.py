@@ -153,7 +153,7 @@ def _restores(control: JobControl, query: str | None, starts: list[Recovery]) ->
         if began is None or not isinstance(seconds, int | float) or not _is_of(report, query):
             continue
         ended = began + timedelta(seconds=seconds)
-        start = next((one for one in starts if one.began_at >= ended), None)
+        start = next((start for start in starts if start.began_at >= ended), None)
         if start is not None:
             savepoint = str(report.get("savepoint"))
             between = ("between", _between(ended, start.began_at))

@@ -249,19 +249,19 @@ def facts_of(
             return [], f"The newest measurement of traffic is of {to_json_time(record.at)}, which is too old"
         why: list[str] = []
         facts = []
-        for one in record.hot_keys["operators"]:
-            if one.get("why") is not None:
-                why.append(f"{said_of(one)}: {one['why']}")
-            elif one["sampled"]:
-                largest = one["top"][0]["times_mean"] if one["top"] else 1.0
-                if largest <= (PROMISES["hot_key"].warn or 0.0) and not _is_enough(one):
+        for hot_key in record.hot_keys["operators"]:
+            if hot_key.get("why") is not None:
+                why.append(f"{said_of(hot_key)}: {hot_key['why']}")
+            elif hot_key["sampled"]:
+                largest = hot_key["top"][0]["times_mean"] if hot_key["top"] else 1.0
+                if largest <= (PROMISES["hot_key"].warn or 0.0) and not _is_enough(hot_key):
                     why.append(
-                        f"{said_of(one)}: too few rows of a batch are sampled to say that no key is hot "
-                        f"({one['sampled']:,} in {one['batches']:,} batches); raise hot_keys.sample"
+                        f"{said_of(hot_key)}: too few rows of a batch are sampled to say that no key is hot "
+                        f"({hot_key['sampled']:,} in {hot_key['batches']:,} batches); raise hot_keys.sample"
                     )
                     continue
-                what = f"{sentence(one, record.hot_keys)} (until batch {record.batch})."
-                facts.append(Fact(record.at, float(largest), f"{said_of(one)}, traffic", what))
+                what = f"{sentence(hot_key, record.hot_keys)} (until batch {record.batch})."
+                facts.append(Fact(record.at, float(largest), f"{said_of(hot_key)}, traffic", what))
         return facts, "; ".join(why)
     except (KeyError, TypeError, ValueError, IndexError):
         return [], "The newest measurement of traffic cannot be read"
@@ -304,15 +304,15 @@ def sentence(operator: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
 def measured_lines(measured: Mapping[str, Any]) -> list[str]:
     """A measurement for people, a line for each operator."""
     return [
-        f"{said_of(one)}: "
+        f"{said_of(operator)}: "
         + (
-            f"not measured, because {one['why']}"
-            if one.get("why") is not None
-            else sentence(one, measured)
-            if one["sampled"]
+            f"not measured, because {operator['why']}"
+            if operator.get("why") is not None
+            else sentence(operator, measured)
+            if operator["sampled"]
             else "no row was sampled"
         )
-        for one in measured["operators"]
+        for operator in measured["operators"]
     ]
 
 
@@ -335,13 +335,13 @@ class Traffic:
         salted: int | None,
         clock_s: Callable[[], float],
     ) -> None:
-        self._points = [dict(one) for one in points]
+        self._points = [dict(point) for point in points]
         self._settings = {"sample": sample, "window_s": window_s}
         self._clock_s = clock_s
         self._windows = {
-            one["operator"]: TrafficWindow(window_s, sample, max_keys, salted=salted)
-            for one in self._points
-            if one.get("why") is None
+            point["operator"]: TrafficWindow(window_s, sample, max_keys, salted=salted)
+            for point in self._points
+            if point.get("why") is None
         }
 
     def add(self, samples: Mapping[int, BatchSample]) -> None:
@@ -356,7 +356,7 @@ class Traffic:
             why: Why, as a sentence without its full stop.
         """
         self._windows = {}
-        self._points = [{**one, "why": one.get("why") or why} for one in self._points]
+        self._points = [{**point, "why": point.get("why") or why} for point in self._points]
 
     def describe(self, partitions: Mapping[int, int]) -> dict[str, Any]:
         """The measurement as JSON.
@@ -367,9 +367,9 @@ class Traffic:
         return {
             **self._settings,
             "operators": [
-                one
-                if one.get("why") is not None
-                else one | self._windows[one["operator"]].describe(partitions.get(one["operator"]))
-                for one in self._points
+                point
+                if point.get("why") is not None
+                else point | self._windows[point["operator"]].describe(partitions.get(point["operator"]))
+                for point in self._points
             ],
         }

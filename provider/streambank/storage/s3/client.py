@@ -140,7 +140,7 @@ def service(uri: str, access: S3Access | None = None) -> Service:
 
 def _settings() -> frozenset[tuple[str, str]]:
     """The variables of this process on which a client depends."""
-    return frozenset(one for one in os.environ.items() if one[0].upper().startswith(_SETTINGS))
+    return frozenset(variable for variable in os.environ.items() if variable[0].upper().startswith(_SETTINGS))
 
 
 def _of_bucket(uri: str, access: S3Access, settings: frozenset[tuple[str, str]]) -> S3Access:
@@ -204,8 +204,8 @@ def _said_by(
 
 def _profiles() -> dict[str, str]:
     found = {}
-    for one in filter(None, map(str.strip, os.environ.get(PROFILES_VARIABLE, "").split(","))):
-        bucket, _, profile = (part.strip() for part in one.partition("="))
+    for entry in filter(None, map(str.strip, os.environ.get(PROFILES_VARIABLE, "").split(","))):
+        bucket, _, profile = (part.strip() for part in entry.partition("="))
         if not bucket or not profile:
             raise InputError(
                 f"{PROFILES_VARIABLE} must be BUCKET=PROFILE, or several of them with commas between.",
@@ -455,7 +455,7 @@ def lifecycle_rules(service: Service, bucket: str, uri: str) -> tuple[LifecycleR
             code="storage",
             hint="Give these credentials s3:GetLifecycleConfiguration, or look at the rules by hand.",
         )
-    found = (_rule(one) for one in answer.get("Rules", ()) if one.get("Status") == "Enabled")
+    found = (_rule(rule) for rule in answer.get("Rules", ()) if rule.get("Status") == "Enabled")
     return tuple(rule for rule in found if rule.does)
 
 
