@@ -1,1 +1,1 @@
-"""Operators: start and stop a streaming job; create, verify and restore savepoints."""
+"""Operators: what a DAG can do with a streaming job and its savepoints (docs/reference/airflow.md)."""

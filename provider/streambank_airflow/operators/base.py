@@ -57,13 +57,15 @@ class FindsJobs:
     on_success_callback: Any
     page_parts: ClassVar[Collection[str] | None] = None
     """What is kept for the job's page at its end (page/keep.py): these parts, or all that are usual."""
+    at_failure: ClassVar[tuple[Callable[[Context], None], ...]] = ()
+    """Called where it fails for good: after the user's callbacks, before the page, which takes its time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         page = () if self.page_parts == () else (keep_page,)
         self.on_success_callback = [*self.on_success_callback, *page]
         # The last ones, so that nothing of ours comes after what they log.
-        self.on_failure_callback = [*self.on_failure_callback, *page, close_log]
+        self.on_failure_callback = [*self.on_failure_callback, *self.at_failure, *page, close_log]
         self.on_retry_callback = [*self.on_retry_callback, *page, close_log]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -151,6 +153,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
     ui_color = "#d6e8ee"
+    at_failure = (alert_of_failure,)
     alert_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of alerts that its failure is, whatever the error."""
     operation: ClassVar[str] = ""
@@ -172,7 +175,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
-        self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
 
     @property
     def job_in_dag(self) -> str | None:

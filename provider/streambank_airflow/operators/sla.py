@@ -94,6 +94,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         "skew",
     )
     ui_color = "#d6e8ee"
+    at_failure = (alert_of_failure,)
 
     def __init__(
         self,
@@ -121,7 +122,6 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.least = known_or_template(least, "least", SEVERITIES)
         self.tell = tell
         self.skew = skew
-        self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
         if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
             raise InputError(
                 "Give either job (with or without checkpoint) or jobs.",

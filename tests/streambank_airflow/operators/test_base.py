@@ -10,12 +10,14 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import DAG, Context
 
+from streambank_airflow.failures import close_log
 from streambank_airflow.notify.stats import Gauges
-from streambank_airflow.operators.base import StreambankOperator, measured
+from streambank_airflow.operators.base import StreambankOperator, alert_of_failure, keep_page, measured
 from streambank_airflow.operators.job import StartStreamingJobOperator
 from streambank_airflow.operators.repository import ExpireSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
+from streambank_airflow.operators.sla import CheckSlaOperator
 from tests.support.airflow_face.dashboard import operators
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.jobs.managed_job import Managed
@@ -151,3 +153,18 @@ def test_what_names_its_operation_is_measured() -> None:
     for one in (each for each in operators() if each.operation):
         measured = getattr(getattr(one.execute, "__wrapped__", None), "__wrapped__", None)
         assert measured is not None, f"{one.__name__} names its operation, and sends nothing"
+
+
+def of_the_user(context: Context) -> None:
+    """What a DAG file has."""
+
+
+def test_callbacks_of_the_user_come_first_and_their_list_stays_as_it_is() -> None:
+    users = [of_the_user]
+    task = Work(task_id="work", job="flights", on_failure_callback=users, on_success_callback=users)
+    assert task.on_failure_callback == [of_the_user, alert_of_failure, keep_page, close_log]
+    assert task.on_success_callback == [of_the_user, keep_page]
+    assert task.on_retry_callback == [keep_page, close_log]
+    assert users == [of_the_user]
+    many = CheckSlaOperator(task_id="sla", jobs="all", on_failure_callback=of_the_user)
+    assert many.on_failure_callback == [of_the_user, alert_of_failure, keep_page, close_log]
