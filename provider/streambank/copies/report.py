@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.errors import StreambankError
-from streambank.core.units import say_bytes, say_duration, to_json_time
+from streambank.core.shape import MILLIS, TENTHS, JsonObject, encode
+from streambank.core.units import say_bytes, say_duration
 from streambank.procedure.rows import WARNING, Rows, titled
 from streambank.recovery.together import skew_s
 
@@ -16,7 +17,7 @@ _OF_STATE = "none runs on it: the copy is of the state alone"
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRefresh:
+class QueryRefresh(JsonObject):
     """A query of a copy.
 
     Attributes:
@@ -38,7 +39,7 @@ class QueryRefresh:
     savepoint: str
     batch: int
     taken_at: datetime
-    age_s: float
+    age_s: Annotated[float, TENTHS]
     repository: str
     generation: int
     location: str
@@ -50,28 +51,6 @@ class QueryRefresh:
     replayable_until: datetime | None = None
     replayable_effect: str = ""
     query_id: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "query": self.query,
-            "savepoint": self.savepoint,
-            "batch": self.batch,
-            "taken_at": to_json_time(self.taken_at),
-            "age_s": round(self.age_s, 1),
-            "repository": self.repository,
-            "generation": self.generation,
-            "location": self.location,
-            "outputs": dict(self.outputs),
-            "files": self.files,
-            "bytes": self.bytes,
-            "sources": [dict(one) for one in self.sources],
-            "source_effect": self.source_effect,
-            "replayable_until": None
-            if self.replayable_until is None
-            else to_json_time(self.replayable_until),
-            "replayable_effect": self.replayable_effect,
-            "query_id": self.query_id,
-        }
 
     def rows(self) -> Rows:
         """What people read of it."""
@@ -115,7 +94,7 @@ class RefreshReport:
     refusals: tuple[StreambankError, ...] = ()
     removed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: Annotated[float, MILLIS] = 0.0
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
 
@@ -139,18 +118,4 @@ class RefreshReport:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "copy": self.copy,
-            "runs_as": self.runs_as,
-            "state_only": self.state_only,
-            "dry_run": self.dry_run,
-            "queries": [one.to_dict() for one in self.queries],
-            "skew_s": round(self.skew_s, 1),
-            "refusals": [one.to_dict() for one in self.refusals],
-            "removed": list(self.removed),
-            "warnings": list(self.warnings),
-            "by": dict(self.by),
-            "why": self.why,
-            "seconds": round(self.seconds, 3),
-        }
+        return encode(self) | {"skew_s": round(self.skew_s, 1)}

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.control.drills import (
     called,
@@ -36,6 +36,7 @@ from streambank.control.drills import (
 )
 from streambank.control.records import JsonDict
 from streambank.core.errors import StorageError, StreambankError
+from streambank.core.shape import MILLIS, JsonName, JsonObject, encode
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.drill import as_drilled, leave_report, rehearse
@@ -76,7 +77,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(JsonObject):
     """Savepoints that were not drilled, and are no failure.
 
     Attributes:
@@ -85,9 +86,6 @@ class Skipped:
 
     savepoints: Mapping[str, str]
     why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"savepoints": dict(self.savepoints), "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +103,14 @@ class RoundReport:
         seconds: How long it took, since it was resumed if it was.
     """
 
-    id: str
+    id: Annotated[str, JsonName("round")]
     job: str
     repository: str
     drills: tuple[JsonDict, ...]
     skipped: tuple[Skipped, ...]
     resumed: int
     started_at: datetime
-    seconds: float
+    seconds: Annotated[float, MILLIS]
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     ended: str = ""
@@ -171,27 +169,15 @@ class RoundReport:
         failed = self.failed
         first = failed[0] if failed else {"failed_step": None, "code": None}
         leading = self.drills[0] if self.drills else {}
-        return {
-            "job": self.job,
+        return encode(self) | {
             "passed": self.passed,
             "failed_step": first["failed_step"],
             "code": first["code"],
             "error": self.error,
             "not_run": next((said for one in self.drills if (said := one.get("not_run"))), ""),
             "failed": failed,
-            "skipped": [one.to_dict() for one in self.skipped],
-            "ended": self.ended,
-            "left": [dict(one) for one in self.left],
-            "repository": self.repository,
             "rto_s": leading.get("rto_s"),
             "rpo_s": leading.get("rpo_s"),
-            "drills": list(self.drills),
-            "round": self.id,
-            "resumed": self.resumed,
-            "by": dict(self.by),
-            "why": self.why,
-            "started_at": to_json_time(self.started_at),
-            "seconds": round(self.seconds, 3),
         }
 
 
@@ -494,16 +480,10 @@ class _Round(Procedure[DrillRequest]):
         return DrillReport(
             job=self.job.name,
             repository=self.request.source,
-            queries=(),
-            steps={},
-            rto_s=None,
             failed_step="choose",
             code=error.code,
             error=error.message,
             failed_queries=tuple(self.job.queries),
-            not_run="",
-            scratch="",
-            kept=False,
             started_at=utc_now(),
             seconds=self.seconds,
             by=dict(self.request.by),

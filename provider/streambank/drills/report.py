@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.control.drills import for_queries
-from streambank.core.units import say_count, say_duration, to_json_time
+from streambank.core.shape import MILLIS, TENTHS, encode
+from streambank.core.units import say_count, say_duration
 from streambank.procedure.rows import Rows, said_s, step_rows, titled
 
 Step = Literal["choose", "restore", "stage", "launch", "state", "batches", "compare", "clean"]
@@ -103,7 +104,7 @@ class QueryDrill:
     savepoint: str
     batch: int
     taken_at: datetime
-    age_s: float
+    age_s: Annotated[float, TENTHS]
     batches_behind: int | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
     batches: tuple[BatchDrill, ...] = ()
@@ -140,14 +141,7 @@ class QueryDrill:
         return [*rows, *titled("differs", self.differences), *titled("not compared", self.not_compared)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "taken_at": to_json_time(self.taken_at),
-            "age_s": round(self.age_s, 1),
-            "batches": [asdict(one) for one in self.batches],
-            "not_compared": list(self.not_compared),
-            "differences": self.differences,
-        }
+        return encode(self) | {"differences": self.differences}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +190,17 @@ class DrillReport:
 
     job: str
     repository: str
-    queries: tuple[QueryDrill, ...]
-    steps: Mapping[str, float]
-    rto_s: float | None
-    failed_step: str | None
-    code: str | None
-    error: str
-    not_run: str
-    scratch: str
-    kept: bool
     started_at: datetime
-    seconds: float
+    seconds: Annotated[float, MILLIS]
+    queries: tuple[QueryDrill, ...] = ()
+    steps: Annotated[Mapping[str, float], MILLIS] = field(default_factory=dict)
+    rto_s: Annotated[float | None, MILLIS] = None
+    failed_step: str | None = None
+    code: str | None = None
+    error: str = ""
+    not_run: str = ""
+    scratch: str = ""
+    kept: bool = False
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     round: Mapping[str, Any] | None = None
@@ -244,28 +238,8 @@ class DrillReport:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "passed": self.passed,
-            "failed_step": self.failed_step,
-            "code": self.code,
-            "error": self.error,
-            "failed_queries": list(self.failed_queries),
-            "not_run": self.not_run,
-            "repository": self.repository,
-            "queries": [one.to_dict() for one in self.queries],
-            "steps": {name: round(seconds, 3) for name, seconds in self.steps.items()},
-            "rto_s": None if self.rto_s is None else round(self.rto_s, 3),
-            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
-            "scratch": self.scratch,
-            "kept": self.kept,
-            "by": dict(self.by),
-            "why": self.why,
-            "started_at": to_json_time(self.started_at),
-            "seconds": round(self.seconds, 3),
-            "round": None if self.round is None else dict(self.round),
-            "still_rejected": [asdict(one) for one in self.still_rejected],
-        }
+        rpo_s = None if self.rpo_s is None else round(self.rpo_s, 1)
+        return encode(self) | {"passed": self.passed, "rpo_s": rpo_s}
 
 
 def why_unproven(report: DrillReport) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from streambank.core.approval import outdated
 from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.core.shape import JsonObject, decode
 from streambank.failover.report import FailoverPlan
 from streambank.recovery.approval import missing_of, more_missing
 
 
 @dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(JsonObject):
     """What a plan showed: a fail-over that was approved must not lose more than that.
 
     Attributes:
@@ -54,32 +55,18 @@ class Approved:
         Raises:
             InputError: Something is missing, too much, or of another kind (code `bad-option`).
         """
-        kinds = {
-            "site": str,
-            "was": str,
-            "number": int,
-            "answers": bool,
-            "batches": Mapping,
-            "newest": Mapping,
-            "missing": Mapping,
-        }
-        data = {"missing": {}, **data}
-        wrong = sorted({*data} ^ {*kinds}) or [
-            name for name, kind in kinds.items() if not isinstance(data[name], kind)
-        ]
-        for name in () if wrong else ("batches", "newest", "missing"):
-            if not all(isinstance(one, int) for one in data[name].values()):
-                wrong.append(name)
-        if wrong:
-            raise InputError(
-                f"The approval of the fail-over is not one of a plan: look at {', '.join(wrong)}.",
+
+        def refuse(what: str, why: str) -> InputError:
+            return InputError(
+                f"The {what} is not one of a plan: {why}.",
                 code="bad-option",
                 hint="Give what a task with `plan_only` left as `approval`, unchanged.",
             )
-        return cls(**data)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        what = "approval of the fail-over"
+        if unknown := data.keys() - {one.name for one in fields(cls)}:
+            raise refuse(what, f"no plan has {', '.join(sorted(unknown))}")
+        return decode(cls, data, what, refuse=refuse)
 
     def check(self, plan: FailoverPlan) -> None:
         """Make sure that a plan of now loses nothing more than the one that was approved.

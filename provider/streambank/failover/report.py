@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.choices import SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import other_of
-from streambank.core.units import say_duration, say_minute, to_json_time
+from streambank.core.shape import HIDDEN, TENTHS, Digits, JsonObject, encode
+from streambank.core.units import say_duration, say_minute
 from streambank.declaration.declaration import Job
 from streambank.procedure.rows import WARNING, Rows, said_s, step_rows, titled
 from streambank.recovery.approval import newest_of
@@ -53,7 +54,7 @@ class FailoverRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointAtSite:
+class SavepointAtSite(JsonObject):
     """The savepoint that a query goes on from at its new site.
 
     Attributes:
@@ -64,13 +65,10 @@ class SavepointAtSite:
     savepoint: str
     batch: int
     taken_at: datetime
-    age_s: float
+    age_s: Annotated[float, TENTHS]
 
     def __str__(self) -> str:
         return f"{self.savepoint} of batch {self.batch:,}, {say_duration(round(self.age_s))} old"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "taken_at": to_json_time(self.taken_at), "age_s": round(self.age_s, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +106,12 @@ class FailoverPlan:
     driver: str | None
     resumes: bool
     savepoints: Mapping[str, SavepointAtSite]
-    rpo_s: float | None
+    rpo_s: Annotated[float | None, TENTHS]
     restores: Mapping[str, RestorePlan]
     batches_behind: int | None
     refusals: tuple[StreambankError, ...]
     without_final: tuple[StreambankError, ...]
-    committed: Mapping[str, int]
+    committed: Annotated[Mapping[str, int], HIDDEN]
     saves: bool
     needs_final: bool
     disagree: bool
@@ -175,30 +173,14 @@ class FailoverPlan:
         return [*rows, *(("refused", one.message) for one in self.refusals)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "site": self.site,
-            "was": self.was,
-            "number": self.number,
-            "answers": self.answers,
-            "answers_why": self.answers_why,
-            "driver": self.driver,
-            "resumes": self.resumes,
-            "savepoints": {name: one.to_dict() for name, one in self.savepoints.items()},
-            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
-            "restores": {name: one.to_dict() for name, one in self.restores.items()},
-            "batches_behind": self.batches_behind,
+        return encode(self) | {
             "refusals": [one.message for one in self.refusals],
             "without_final": [one.message for one in self.without_final],
-            "saves": self.saves,
-            "needs_final": self.needs_final,
-            "disagree": self.disagree,
-            "gives_up": self.gives_up,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class FailoverReport:
+class FailoverReport(JsonObject):
     """What a fail-over came to.
 
     Attributes:
@@ -229,10 +211,10 @@ class FailoverReport:
     fence: str | None
     resumed: bool
     savepoints: Mapping[str, SavepointAtSite]
-    rpo_s: float | None
+    rpo_s: Annotated[float | None, TENTHS]
     batches_behind: int | None
-    rto_s: float | None
-    steps: Mapping[str, float]
+    rto_s: Annotated[float | None, TENTHS]
+    steps: Annotated[Mapping[str, float], Digits(2)]
     batches: Mapping[str, int | None]
     warnings: tuple[str, ...]
     started_at: datetime
@@ -252,24 +234,3 @@ class FailoverReport:
             *step_rows(self.steps),
             *titled(WARNING, self.warnings),
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "site": self.site,
-            "was": self.was,
-            "number": self.number,
-            "fenced": self.fenced,
-            "fence": self.fence,
-            "resumed": self.resumed,
-            "savepoints": {name: one.to_dict() for name, one in self.savepoints.items()},
-            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
-            "batches_behind": self.batches_behind,
-            "rto_s": None if self.rto_s is None else round(self.rto_s, 1),
-            "steps": {name: round(seconds, 2) for name, seconds in self.steps.items()},
-            "batches": dict(self.batches),
-            "warnings": list(self.warnings),
-            "started_at": to_json_time(self.started_at),
-            "by": dict(self.by),
-            "why": self.why,
-        }

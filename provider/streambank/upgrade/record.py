@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from streambank.code.chosen import INTERRUPTED, UPGRADES, upgrade_records
 from streambank.code.code import Code
@@ -21,8 +20,9 @@ from streambank.control.control import JobControl
 from streambank.control.keepalive import Keeper
 from streambank.control.processes import this_process
 from streambank.control.records import JsonDict
-from streambank.core.errors import ConflictError, FormatError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.errors import ConflictError
+from streambank.core.shape import MILLIS, decode, encode
+from streambank.core.units import utc_now
 from streambank.driver.spec import HOLDER
 from streambank.procedure.rows import NOTE, Rows, said_s, step_rows, titled
 from streambank.storage.local.modes import close_directory
@@ -44,27 +44,10 @@ State = Literal[
 ]
 DONE: frozenset[State] = frozenset({"planned", "nothing-to-do", "upgraded"})
 """States of an upgrade that did what it was asked for."""
-_RECORD_ONLY = frozenset({"before", "after", "started_at", "committed_at", "broken_before", "for_good", "at"})
-"""What is in the record and not in the report, or otherwise there."""
-_NUMBER = (int, float)
-_OF: Mapping[str, type | tuple[type, ...]] = {
-    "savepoints": str,
-    "batches": int,
-    "committed_at": _NUMBER,
-    "steps": _NUMBER,
-    "by": str,
-}
-"""Mappings of a record, and what is in them."""
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("name", "job", "no_way_back", "error", "why"), str),
-    **dict.fromkeys(("how", "launch_id", "code"), (str, NoneType)),
-    **dict.fromkeys(("for_good", "warm", "resumed"), bool),
-    **dict.fromkeys(_OF, dict),
-    "rehearsal": (dict, NoneType),
-    "without_processing_s": (*_NUMBER, NoneType),
-    "seconds": _NUMBER,
-}
-"""What else a record has, as it is there."""
+_RECORD_ONLY = frozenset({"committed_at", "broken_before", "for_good", "at"})
+"""What is in the record and not in the report."""
+_NONE_OF = dict.fromkeys(("changes", "broken_before", "started_at", "at"))
+"""What a record must say, although a new upgrade has a default for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +99,7 @@ class Upgrade:
     committed_at: Mapping[str, float] = field(default_factory=dict)
     broken_before: tuple[tuple[str, str], ...] | None = ()
     launch_id: str | None = None
-    steps: Mapping[str, float] = field(default_factory=dict)
+    steps: Annotated[Mapping[str, float], MILLIS] = field(default_factory=dict)
     without_processing_s: float | None = None
     code: str | None = None
     error: str = ""
@@ -124,7 +107,7 @@ class Upgrade:
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     started_at: datetime = field(default_factory=utc_now)
-    seconds: float = 0.0
+    seconds: Annotated[float, MILLIS] = 0.0
     warm: bool = False
     resumed: bool = False
     at: datetime = field(default_factory=utc_now)
@@ -164,32 +147,13 @@ class Upgrade:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON for people and programs: of the codes only where they are, and their digests."""
-        names = [one.name for one in fields(self) if one.name not in _RECORD_ONLY]
-        data = {name: getattr(self, name) for name in names}
-        return {
-            **data,
-            "changes": list(self.changes),
-            "notes": list(self.notes),
-            "before": None if self.before is None else _place(self.before),
-            "after": _place(self.after),
-            "steps": {name: round(seconds, 3) for name, seconds in self.steps.items()},
-            "seconds": round(self.seconds, 3),
-            "started_at": to_json_time(self.started_at),
-        }
+        data = {name: value for name, value in self.to_record().items() if name not in _RECORD_ONLY}
+        before = None if self.before is None else _place(self.before)
+        return data | {"before": before, "after": _place(self.after)}
 
     def to_record(self) -> JsonDict:
         """As its record carries it."""
-        return {
-            **self.to_dict(),
-            "before": None if self.before is None else self.before.to_dict(),
-            "after": self.after.to_dict(),
-            "committed_at": dict(self.committed_at),
-            "broken_before": None
-            if self.broken_before is None
-            else [list(one) for one in self.broken_before],
-            "for_good": self.for_good,
-            "at": to_json_time(self.at),
-        }
+        return encode(self)
 
     @classmethod
     def from_record(cls, data: Mapping[str, Any]) -> Upgrade:
@@ -198,32 +162,8 @@ class Upgrade:
         Raises:
             FormatError: Something is missing or of another kind (code `damaged-record`).
         """
-        known = {one.name for one in fields(cls)}
-        try:
-            values = {name: value for name, value in data.items() if name in known}
-            values["before"] = None if data["before"] is None else Code.from_dict(data["before"])
-            values["after"] = Code.from_dict(data["after"])
-            values["changes"] = tuple(map(str, data["changes"]))
-            values["notes"] = tuple(map(str, data.get("notes", ())))
-            if (broken := data["broken_before"]) is not None:
-                values["broken_before"] = tuple((str(one), str(two)) for one, two in broken)
-            values["started_at"] = from_json_time(str(data["started_at"]))
-            values["at"] = from_json_time(str(data["at"]))
-            if values["state"] not in get_args(State):
-                raise ValueError(values["state"])
-            for name in values.keys() & _KINDS.keys():
-                inside = values[name].values() if name in _OF else ()
-                if not isinstance(values[name], _KINDS[name]) or not all(
-                    isinstance(one, _OF[name]) for one in inside
-                ):
-                    raise TypeError(name)
-            return cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FormatError(
-                f"The record of an upgrade is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited. Once you know what it should say, move it away.",
-            ) from error
+        hint = "It was cut off or edited. Once you know what it should say, move it away."
+        return decode(cls, {**_NONE_OF, **data}, "record of an upgrade", hint=hint)
 
 
 def _place(code: Code) -> dict[str, str | None]:

@@ -71,13 +71,8 @@ def report_of(*queries: QueryDrill, not_run: str = "") -> DrillReport:
         repository="file:///savepoints",
         queries=queries,
         steps={"choose": 0.1234},
-        rto_s=None,
-        failed_step=None,
-        code=None,
-        error="",
         not_run=not_run,
         scratch="file:///scratch",
-        kept=False,
         started_at=utc_now(),
         seconds=1.0,
     )

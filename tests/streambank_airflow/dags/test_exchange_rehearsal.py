@@ -21,9 +21,8 @@ def rehearsal_of(request: DrillRequest, failed_step: Any = None) -> DrillReport:
     error = "No batch was committed within 30 minutes." if failed_step else ""
     query = QueryDrill("main", savepoint, 3, utc_now(), 1.0, not_compared=(f"{UNPROVEN}: nothing to read",))
     return DrillReport(
-        request.job.name, str(request.repository), (query,), {}, None, failed_step,
-        "drill-timeout" if failed_step else None, error, "", "file:///scratch", False, utc_now(), 1.0,
-        request.by, request.why,
+        request.job.name, str(request.repository), utc_now(), 1.0, (query,), failed_step=failed_step,
+        code="drill-timeout" if failed_step else None, error=error, by=request.by, why=request.why,
     )  # fmt: skip
 
 

@@ -379,15 +379,8 @@ def test_a_rehearsal_that_could_not_run_the_application_is_none(
     unrun = DrillReport(
         job="orders",
         repository="file:///savepoints",
-        queries=(),
-        steps={},
-        rto_s=None,
-        failed_step=None,
-        code=None,
-        error="",
         not_run="Its sink cannot be redirected.",
         scratch="file:///scratch",
-        kept=False,
         started_at=utc_now(),
         seconds=1.0,
     )
