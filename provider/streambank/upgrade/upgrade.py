@@ -175,7 +175,7 @@ class _Upgrading(Work):
             self.choose(plan.before, plan.before, "an upgrade has not come to its new code yet")
         self.record()
         if not self.rehearse(plan):
-            return self.end("upgrade-refused", state="refused")
+            return self.refuse()
         waiting = self.warm(plan, claim) if self.request.warm else None
         try:
             return self.swap(waiting)
@@ -255,6 +255,10 @@ class _Upgrading(Work):
             return False
         return True
 
+    def refuse(self, **why: str | None) -> Upgrade:
+        """End it before the new code was started: the old code runs on, or is stopped by a person."""
+        return self.end("upgrade-refused", state="refused", **why)
+
     # The swap.
 
     def warm(self, plan: UpgradePlan, claim: int) -> Waiting | None:
@@ -291,18 +295,10 @@ class _Upgrading(Work):
         with self.control.operation(OPERATION, by=by, wait_s=wait_s) as held:
             desired = self.control.desired()
             if desired is not None and desired.state == "stopped":
-                return self.end(
-                    "upgrade-refused",
-                    state="refused",
-                    error="The job was stopped meanwhile, so the new code was not started.",
-                )
+                return self.refuse(error="The job was stopped meanwhile, so the new code was not started.")
             if self.has_moved_on():
-                return self.end(
-                    "upgrade-refused",
-                    state="refused",
-                    code="other-code-ran",
-                    error="Other code of the job was started meanwhile. Nothing was stopped.",
-                )
+                why_not = "Other code of the job was started meanwhile. Nothing was stopped."
+                return self.refuse(code="other-code-ran", error=why_not)
             self.record(state="stopping", broken_before=broken_objectives(self.job))
             mark_late_drivers(self.control, by=by, why=why)
             self.control.record_event("upgrading", upgrade=self.upgrade.name, by=dict(by), why=why)
@@ -325,12 +321,8 @@ class _Upgrading(Work):
                         hint=error.hint,
                     ) from error
                 self._old_goes_on(held, error, common)
-                return self.end(
-                    "upgrade-refused",
-                    state="refused",
-                    code=error.code,
-                    error=f"The old code could not be stopped with a savepoint: {error.message}",
-                )
+                why_not = f"The old code could not be stopped with a savepoint: {error.message}"
+                return self.refuse(code=error.code, error=why_not)
             batches = {name: one for name, one in stopped.batches.items() if one is not None}
             held.check()
             self.record(

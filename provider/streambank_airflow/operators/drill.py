@@ -216,24 +216,11 @@ def result_of(report: DrillReport) -> dict[str, Any]:
 
 def result_of_round(report: RoundReport) -> dict[str, Any]:
     """What the operator returns of a drill of each savepoint; see there."""
-    whole = report.to_dict()
-    names = (
-        "job",
-        "passed",
-        "failed_step",
-        "code",
-        "error",
-        "not_run",
-        "repository",
-        "rto_s",
-        "rpo_s",
-        "skipped",
-        "ended",
-        "left",
-    )
+    left_out = ("failed", "drills", "round", "by", "why")
+    whole = {name: value for name, value in report.to_dict().items() if name not in left_out}
     of_each = ("passed", "failed_step", "code", "error", "not_run", "rto_s", "rpo_s", "steps", "seconds")
     return {
-        **{name: whole[name] for name in (*names, "resumed", "started_at", "seconds")},
+        **whole,
         "drills": [
             {"savepoints": savepoints_of(one), **{name: one[name] for name in of_each}}
             for one in report.drills

@@ -205,24 +205,6 @@ def result_of(report: Upgrade) -> dict[str, Any]:
     Args:
         report: The report, of which the rehearsal as a whole stays in the job's records.
     """
-    whole = report.to_dict()
-    names = (
-        "job",
-        "name",
-        "state",
-        "changes",
-        "no_way_back",
-        "code",
-        "error",
-        "notes",
-        "savepoints",
-        "batches",
-        "launch_id",
-        "steps",
-        "without_processing_s",
-        "warm",
-        "resumed",
-        "started_at",
-        "seconds",
-    )
-    return {**in_data({name: whole[name] for name in names}), "differences": report.differences[:_SHOWN]}
+    left_out = ("before", "after", "how", "rehearsal", "by", "why")
+    whole = {name: value for name, value in report.to_dict().items() if name not in left_out}
+    return {**in_data(whole), "differences": report.differences[:_SHOWN]}
