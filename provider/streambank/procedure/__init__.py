@@ -27,7 +27,11 @@ Which write decides, and what is done about a crash before it, and after it:
   old code, in the same way. `upgrades/` says how far it has come.
 * fail-over (`failover`): the record `active` in both sites. Once `failing-over` is recorded no site starts,
   and the next run restores. After it the next run starts the job.
+* restore (`recovery`), a part of most of them: the record of the next generation. The checkpoint that counts
+  is as it was, and the same restore again fills another directory. A rollback of sinks is noted first, and so
+  is which queries are restored as one: no driver starts before a restore has finished that.
+* exchange of state (`recovery/exchange_state.py`): the restore of what was made of the last savepoint. The
+  job is stopped, and a start goes on with the state that counts by then.
 
 Which errors are a result, and which are raised, differs; so do resume and undo, which are methods of each.
-Restores, which are parts of most, have the same rules for themselves (`recovery`).
 """
