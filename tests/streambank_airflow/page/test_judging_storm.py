@@ -204,7 +204,7 @@ def test_a_dag_file_that_cannot_be_read_is_said(page: Chromium) -> None:
     listed = {"job": "orders", "dag": "orders.run", "paused": False, "broken": True, "approvals": []}
     shown = {"job": "orders", "dags": [{"dag_id": "orders.run", "verb": "run", "broken": True, "may": {}}]}
     for answer in (listed, shown):
-        entry = said(page, "api", "m.entryOf(a[0])", {**answer, "line": line("orders")})
+        entry = said(page, "entry", "m.entryOf(a[0])", {**answer, "line": line("orders")})
         (one,) = said(page, "trouble", "m.troubles(a[0])", entry)
         assert (one["tone"], one["what"]) == ("bad", BROKEN_FILE)
 
