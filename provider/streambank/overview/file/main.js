@@ -1,3 +1,4 @@
+// @ts-check
 // The page as a file: what Airflow would show of a job, as of when it was written.
 
 import "./react.production.min.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Stands for api.js, actions.js and route.js where the page is a file: it has what the file holds, asks nobody and changes nothing.
 
 import { h, useEffect, useState } from "./h.js";

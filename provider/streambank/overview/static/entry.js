@@ -1,3 +1,4 @@
+// @ts-check
 // What is kept of a job, as the views read it, and how old it is.
 
 /** Any value of an answer can be made a text, and any text an address: without what would be called for that, and halves of characters. */
