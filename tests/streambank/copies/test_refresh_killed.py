@@ -24,9 +24,11 @@ pytestmark = [pytest.mark.storm, pytest.mark.timeout(600)]
 
 KILLED = """
 import os, signal, sys
-from streambank.copies import refresh as module
+from streambank.copies import refresh
 from streambank.declaration.load import load_jobs
+from streambank.recovery import lay_out
 jobs, step, when = sys.argv[1:]
+module = lay_out if step in ("materialize", "begin_outputs") else refresh
 original = getattr(module, step)
 
 def killed(*args, **options):
@@ -39,7 +41,7 @@ if when == "between":
     from streambank.control.generations import Generations
     Generations.switch = killed
     setattr(module, step, original)
-module.refresh(module.RefreshRequest(load_jobs(jobs).job("orders"), "staging", by={"user": "tester"}))
+refresh.refresh(refresh.RefreshRequest(load_jobs(jobs).job("orders"), "staging", by={"user": "tester"}))
 """
 FILLING = ("begin_refresh", "claim", "materialize", "begin_outputs", "commit_refresh")
 STEPS = [

@@ -17,7 +17,7 @@ from tests.support.storage.faulty_store import SimulatedCrash
 
 
 def failing(
-    made: CopiedJob, monkeypatch: pytest.MonkeyPatch, error: BaseException, step: str = "materialize"
+    made: CopiedJob, monkeypatch: pytest.MonkeyPatch, error: BaseException, step: str = "lay_out_copy"
 ) -> None:
     """Make the copy again, which ends in an error once its directories are named."""
     fired = []
@@ -59,14 +59,14 @@ def installations(tmp_path: Path) -> tuple[CopiedJob, CopiedJob]:
     return CopiedJob(tmp_path / "one", SHARED), CopiedJob(tmp_path / "other", SHARED)
 
 
-@pytest.mark.parametrize("step", ["claim", "materialize"])
+@pytest.mark.parametrize("step", ["claim", "lay_out_copy"])
 def test_what_a_killed_refresh_has_named_and_another_installation_has_filled_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     one, other = installations(tmp_path)
     failing(one, monkeypatch, SimulatedCrash(), step)
     (output,) = other.refresh().queries[0].outputs.values()
-    number = {"claim": 2, "materialize": 3}[step]
+    number = {"claim": 2, "lay_out_copy": 3}[step]
     assert output == (tmp_path / f"shared/out.g{number:04d}").as_uri(), "what is claimed is left out"
     report = one.refresh()
     assert (tmp_path / f"shared/out.g{number:04d}/_spark_metadata/2").exists()

@@ -27,7 +27,6 @@ from streambank_airflow.choices import (
 )
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.hooks.recovery import RestoreOptions
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.recovery.together import TogetherPlan
+    from streambank_airflow.hooks.recovery import RestoreOptions
 
 
 RESTORED_BEFORE = "An earlier try of this task has restored it already: nothing is done now."
@@ -287,6 +287,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
 
     def _options(self) -> RestoreOptions:
+        from streambank_airflow.hooks.recovery import RestoreOptions
+
         savepoint, skipped = as_data(self.savepoint), as_data(self.skipped)
         return RestoreOptions(
             dict(savepoint) if self.all_queries and isinstance(savepoint, Mapping) else str(self.savepoint),
