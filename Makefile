@@ -48,7 +48,7 @@ needs: export JAVA := $(JAVA)
 needs:
 	@.ci/needs java $(if $(wildcard .venv/.ready),,disk=5000) $(NEEDS)
 
-lint check: NEEDS := node npm
+lint check: NEEDS := $(if $(filter no,$(PAGE_TYPES)),,node npm)
 test test-quick: NEEDS := git pgrep disk=1000 temporary=500
 test-storm screenshots: NEEDS := git pgrep browser disk=2000 temporary=1000
 demo up: NEEDS = disk=1000 temporary=500 args $(ARGS)
@@ -77,18 +77,21 @@ $(TSC): package-lock.json | needs
 	@npm ci --silent --no-audit --no-fund --ignore-scripts --cache .boot/npm
 	@touch $@
 
+.PHONY: page-types
+page-types: setup $(TSC)  ## What npm fetches to check the types of the page's modules
+
 .PHONY: fmt
 fmt: setup  ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: lint
-lint: setup $(TSC)  ## Style, types, of the page's modules too, and who imports whom
+lint: setup $(if $(filter no,$(PAGE_TYPES)),,$(TSC))  ## Style, types, of the page's modules too, and who imports whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --python-version 3.10 $$($(BIN)/python -m streambank.driver.bundle)  # what drivers and executors load
-	@$(TSC) --project .
+	@$(if $(filter no,$(PAGE_TYPES)),true,$(TSC) --project .)
 	@PYTHONPATH=provider $(BIN)/lint-imports
 
 .PHONY: check-lock

@@ -20,7 +20,7 @@ def quiet(words: str) -> None:
     """Say nothing."""
 
 
-class Request(Protocol):
+class ProcedureRequest(Protocol):
     """What every request has: the job as it is declared now, who asks, and why."""
 
     @property
@@ -33,7 +33,7 @@ class Request(Protocol):
     def why(self) -> str: ...
 
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=ProcedureRequest)
 
 
 class Procedure(Generic[R]):
