@@ -132,7 +132,7 @@ def _module(text: str) -> str:
 
 
 def _text(folder: str, name: str) -> str:
-    return files("streambank.overview").joinpath(folder, name).read_text("utf-8")
+    return files("streambank.overview").joinpath(folder).joinpath(name).read_text("utf-8")
 
 
 def _json(data: Any) -> str:
