@@ -8,8 +8,7 @@ Spark's sources). So a copy that gets the live query's plans, one at a time, com
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from streambank.checkpoint.compactible import LogName, parse_log_name
 from streambank.checkpoint.logs import parse_offsets
@@ -37,19 +36,6 @@ class Replay:
     plans: str
     live: str | None = None
     output: str | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any] | None) -> Replay | None:
-        """From a launch spec; fields of a later version are ignored.
-
-        Args:
-            data: None for a query that executes none again.
-        """
-        if data is None:
-            return None
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        return cls(**{**values, "batches": tuple(data["batches"])})
 
 
 @dataclass(frozen=True, slots=True)

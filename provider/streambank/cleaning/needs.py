@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 
 from streambank.control.claims import Holder
 from streambank.control.control import JobControl
-from streambank.control.records import JsonDict, RecordStream, decode_json
+from streambank.control.records import RecordStream, read_or_empty
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import time_or_none
 from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import whole_objects
 from streambank.storage import open_store, service_name
-from streambank.storage.store import read_record
 
 SILENT = timedelta(days=1)
 """A driver on another host that lost its lease without a word has ended when it has not been heard of for so
@@ -51,9 +50,9 @@ def writers(control: JobControl, query: str, now: datetime) -> dict[str | None, 
 def _of_epoch(control: JobControl, epoch: int, now: datetime) -> str:
     """Why the driver of an earlier epoch may still write; empty where it ended, or is not known any more."""
     records = control.lease.claims.records
-    if isinstance(_read(control, records.key(epoch, ".end")).get("exit_code"), int):
+    if isinstance(read_or_empty(control.store, records.key(epoch, ".end")).get("exit_code"), int):
         return ""  # it gave the lease back itself
-    data = _read(control, records.key(epoch))
+    data = read_or_empty(control.store, records.key(epoch))
     try:
         holder = Holder.from_dict(data)
     except FormatError:
@@ -62,9 +61,8 @@ def _of_epoch(control: JobControl, epoch: int, now: datetime) -> str:
         if not any(one.is_living() for one in holder.processes):
             return ""
         return f"the driver of epoch {epoch}, which lost its lease and has not ended"
-    seen_at = time_or_none(_read(control, records.key(epoch, ".beat")).get("at")) or time_or_none(
-        data.get("at")
-    )
+    beat = read_or_empty(control.store, records.key(epoch, ".beat"))
+    seen_at = time_or_none(beat.get("at")) or time_or_none(data.get("at"))
     if seen_at is not None and now - seen_at >= SILENT:
         return ""
     return f"the driver of epoch {epoch} on {holder.host.host}, which has not said that it ended: for a day"
@@ -88,10 +86,3 @@ def healing_savepoint(repository: str, called: str, location: str) -> str:
         if set(manifest.objects()) - whole_objects(opened, manifest):
             return head.savepoint
     return ""
-
-
-def _read(control: JobControl, key: str) -> JsonDict:
-    try:
-        return decode_json(read_record(control.store, key), key)
-    except (FormatError, NotFoundError):
-        return {}

@@ -119,6 +119,14 @@ def decode_json(data: bytes, what: str) -> JsonDict:
     return value
 
 
+def read_or_empty(store: Store, key: str) -> JsonDict:
+    """The JSON object of a file; empty where it is gone or cannot be read, for what decides nothing."""
+    try:
+        return decode_json(read_record(store, key), key)
+    except (FormatError, NotFoundError):
+        return {}
+
+
 def _damaged(what: str, cause: str) -> FormatError:
     return FormatError(
         f"The record {what} cannot be read: {cause}.",

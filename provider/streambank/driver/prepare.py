@@ -11,6 +11,7 @@ from streambank.control.copies import copied, outputs_unknown
 from streambank.control.generations import Generation, check_together
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
 from streambank.core.errors import ConflictError, RefusedError
+from streambank.core.shape import encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.outputs import check_arguments
@@ -95,7 +96,7 @@ def prepare_launch(
             checkpoint,
             job.spark_names.get(name),
             job.redirects.get(name) if job.copy is None else _redirect(job, name, generation),
-            job.replays.get(name),
+            None if (replay := job.replays.get(name)) is None else encode(replay),
         )
     return LaunchSpec(
         job=job.name,

@@ -15,8 +15,8 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
@@ -31,14 +31,11 @@ from streambank.core.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.core.shape import decode, encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.redirect import Redirect
 from streambank.storage.local.modes import close_directory
 from streambank.storage.store import read_record
-
-if TYPE_CHECKING:
-    from streambank.checkpoint.replay import Replay
-
 
 FORMAT = 1
 
@@ -56,7 +53,8 @@ class QuerySpec:
             older version launched it.
         spark_name: What the application calls it, as in `queryName(...)`; None where that is its name here.
         redirect: Where it writes instead of where the application says; None for a live query.
-        replay: Batches of the live query that a copy executes again, after which it ends; None for none.
+        replay: Batches of the live query that a copy executes again (`Replay`), after which it ends; None for
+            none.
     """
 
     checkpoint: str
@@ -66,19 +64,7 @@ class QuerySpec:
     declared: str | None = None
     spark_name: str | None = None
     redirect: Redirect | None = None
-    replay: Replay | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
-        """From the file; fields of a later version are ignored."""
-        known = {attribute.name for attribute in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        values["redirect"] = Redirect.from_dict(data.get("redirect"))
-        if data.get("replay") is not None:  # no other launch loads what reads a checkpoint
-            from streambank.checkpoint.replay import Replay
-
-            values["replay"] = Replay.from_dict(data["replay"])
-        return cls(**values)
+    replay: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +141,7 @@ class LaunchSpec:
     hot_keys: Mapping[str, Any] | None = None
 
     def to_dict(self) -> JsonDict:
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **encode(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], what: str = "launch spec") -> LaunchSpec:
@@ -170,18 +156,7 @@ class LaunchSpec:
                 f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
                 hint="Use the same version of Streambank to start and to run the job.",
             )
-        known = {attribute.name for attribute in fields(cls)}
-        try:
-            values = {name: value for name, value in data.items() if name in known}
-            values["queries"] = {name: QuerySpec.from_dict(one) for name, one in data["queries"].items()}
-            values["args"] = tuple(data["args"])
-            return cls(**values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"The {what} is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited; a new start writes another one.",
-            ) from error
+        return decode(cls, data, what, hint="It was cut off or edited; a new start writes another one.")
 
     @property
     def key(self) -> str:

@@ -9,11 +9,9 @@ from typing import Any
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.records import JsonDict, decode_json
-from streambank.core.errors import FormatError, NotFoundError
+from streambank.control.records import JsonDict, read_or_empty
 from streambank.core.units import time_or_none
 from streambank.driver.failure import root_cause
-from streambank.storage.store import read_record
 
 NEWEST_LIVES = 50
 """How many drivers are looked at, the newest ones."""
@@ -89,12 +87,12 @@ def driver_lives(
     records = control.lease.claims.records
     found = []
     for number in reversed(records.numbers()[-newest:]):
-        data = _read(control, records.key(number))
+        data = read_or_empty(control.store, records.key(number))
         began_at = time_or_none(data.get("at"))
         if began_at is None or data.get("purpose", "run") != "run":
             continue
-        beat = _read(control, records.key(number, ".beat"))
-        end = _read(control, records.key(number, ".end"))
+        beat = read_or_empty(control.store, records.key(number, ".beat"))
+        end = read_or_empty(control.store, records.key(number, ".end"))
         found.append(_driver_life(number, data, began_at, beat, end, queries))
     return found
 
@@ -203,11 +201,3 @@ def failures_of_job(
                 Failure(moment, f"epoch {event.get('epoch')}", f"it was restarted for {event['cause']}")
             )
     return sorted(found, key=lambda one: one.at)
-
-
-def _read(control: JobControl, key: str) -> JsonDict:
-    """A record, or none: what cannot be read decides nothing here."""
-    try:
-        return decode_json(read_record(control.store, key), key)
-    except (FormatError, NotFoundError):
-        return {}

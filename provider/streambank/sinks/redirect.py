@@ -7,8 +7,7 @@ puts the places of a `Redirect` where the application names its own (streambank_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +36,6 @@ class Redirect:
     sources: tuple[str, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any] | None) -> Redirect | None:
-        """From a launch spec; fields of a later version are ignored.
-
-        Args:
-            data: None for a query that writes where its application says.
-        """
-        if data is None:
-            return None
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        lists = {"sources": tuple(data.get("sources", ())), "outputs": dict(data.get("outputs", {}))}
-        return cls(**{**values, **lists})
 
 
 def query_folder(query: str) -> str:

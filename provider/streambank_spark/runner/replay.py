@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streambank.checkpoint.replay import lay_plan
+from streambank.checkpoint.replay import Replay, lay_plan
 from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
+from streambank.core.shape import decode
 from streambank.driver.outputs import FILES, Output
 from streambank.driver.spec import QuerySpec
 from streambank.sinks.file.named import added_by
@@ -75,8 +76,7 @@ def run(
     Raises:
         SystemExit: A batch failed (1), or a stop was asked (0).
     """
-    replay = spec.replay
-    assert replay is not None, "the launch has batches to execute again"
+    replay = decode(Replay, spec.replay, "launch spec", at="replay")
     plans, copy = open_store(replay.plans), open_store(spec.checkpoint)
     if replay.batches and copy.exists(f"commits/{replay.batches[-1]}"):
         raise SystemExit(0)  # the application starts again what has ended: the copy has done its part

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.replay import Replay, lay_plan, stage_replay
+from streambank.core.shape import decode, encode
+from streambank.driver.spec import QuerySpec
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from tests.support.storage.contents import contents, keys
@@ -109,5 +111,5 @@ def test_a_source_without_a_log_of_files_brings_nothing(copy: Store, tmp_path: P
 
 def test_a_launch_spec_carries_it() -> None:
     replay = Replay((3, 4), "file:///plans", live="file:///live")
-    assert Replay.from_dict({"batches": [3, 4], "plans": "file:///plans", "live": "file:///live"}) == replay
-    assert Replay.from_dict(None) is None
+    spec = QuerySpec("file:///checkpoint", 1, replay=encode(replay))
+    assert decode(Replay, decode(QuerySpec, encode(spec), "launch spec").replay, "launch spec") == replay

@@ -13,6 +13,7 @@ from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN
+from streambank.core.shape import decode
 from streambank.driver import outputs
 from streambank.driver.outputs import FILES, Output, check_arguments, check_output
 from streambank.driver.preflight import DeclaredQuery, check_start, declared_query
@@ -361,4 +362,5 @@ def test_a_generation_that_was_restored_and_is_gone_is_not_begun_anew(folder: Pa
 
 
 def test_a_launch_of_an_older_version_is_read() -> None:
-    assert QuerySpec.from_dict({"checkpoint": "file:///c", "generation": 1}).declared is None
+    old = {"checkpoint": "file:///c", "generation": 1}
+    assert decode(QuerySpec, old, "launch spec").declared is None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.core.shape import decode, encode
 from streambank.driver.outputs import FILES, TABLE, Output
 from streambank.driver.redirected import SCRATCH, redirected
 from streambank.driver.spec import QuerySpec
@@ -84,5 +85,6 @@ def test_what_has_no_place_is_refused(redirect: Redirect, named: Output) -> None
 def test_a_launch_spec_carries_the_places() -> None:
     for redirect in (FORK, COPY):
         spec = QuerySpec("file:///checkpoint", 1, redirect=redirect)
-        assert QuerySpec.from_dict(asdict(spec)) == spec
-    assert QuerySpec.from_dict({"checkpoint": "file:///checkpoint", "generation": 1}).redirect is None
+        assert decode(QuerySpec, encode(spec), "launch spec") == spec
+    old = {"checkpoint": "file:///checkpoint", "generation": 1}
+    assert decode(QuerySpec, old, "launch spec").redirect is None

@@ -25,6 +25,7 @@ from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId, this_process
 from streambank.control.requests import STOP, Request
 from streambank.core.errors import StreambankError
+from streambank.core.shape import decode
 from streambank.driver.spec import NOT_NEEDED, LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
@@ -311,7 +312,11 @@ class ExecutesAgain(KeepsCommitting):
     def run(self) -> None:
         for name, checkpoint in self.checkpoints.items():
             self.note("copy-state-read", query=name, seconds=0.01, batch=checkpoint.last, parts=_STATE)
-        replays = {name: one.replay for name, one in self.spec.queries.items() if one.replay is not None}
+        replays = {
+            name: decode(Replay, one.replay, "launch spec")
+            for name, one in self.spec.queries.items()
+            if one.replay is not None
+        }
         for name, replay in replays.items():
             self.execute(name, replay)
         if len(replays) < len(self.checkpoints):
