@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.progress import ProgressRecord
+from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.sla.history.history import Records
@@ -16,7 +17,7 @@ WRITE_BYTES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class StateNow:
+class StateNow(JsonObject):
     """The state of a query after its newest batch.
 
     Attributes:
@@ -40,9 +41,6 @@ class StateNow:
     memory_bytes: int | None
     stores: int | None
     partitions: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def state_of_job(job: Job, query: str | None) -> StateNow | None:

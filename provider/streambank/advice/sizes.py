@@ -14,6 +14,7 @@ from typing import Any
 from streambank.advice.memory import check_numbers
 from streambank.advice.request import LoadRequest
 from streambank.core.errors import InputError
+from streambank.core.shape import encode
 
 KEY_FIELD_BYTES = 8
 """Of each field of an UnsafeRow: the value itself, or where it lies and how long it is."""
@@ -52,17 +53,9 @@ class StateSize:
         return self.rows * self.row_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "most_rows": self.most_rows,
-            "row_bytes": self.row_bytes,
+        return encode(self) | {
             "state_bytes": self.state_bytes,
             "most_state_bytes": self.most_rows * self.row_bytes,
-            "lives_s": self.lives_s,
-            "windows": self.windows,
-            "update_share": self.update_share,
-            "how": list(self.how),
-            "unknown": list(self.unknown),
         }
 
 

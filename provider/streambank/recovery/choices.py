@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SinkChoice, SourceChoice
 from streambank.core.errors import InputError
+from streambank.core.shape import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class PossibleChoices:
+class PossibleChoices(JsonObject):
     """The choices with which a restore could go on, for a person who is asked to choose.
 
     What speaks against the restore whatever is chosen (a living job, a target in the way) is not counted.
@@ -23,9 +23,6 @@ class PossibleChoices:
 
     sink: tuple[SinkChoice, ...]
     source: tuple[SourceChoice, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"sink": list(self.sink), "source": list(self.source)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ cannot show that is refused: a query that went on in it would lose or repeat row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
@@ -19,6 +18,7 @@ from streambank.control.processes import person
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef
+from streambank.core.shape import JsonObject
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.sinks.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
@@ -33,7 +33,7 @@ EVENT = "reinstated"
 
 
 @dataclass(frozen=True, slots=True)
-class Reinstated:
+class Reinstated(JsonObject):
     """A generation that counts again.
 
     Attributes:
@@ -49,9 +49,6 @@ class Reinstated:
     location: str
     left: str | None
     batch: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def reinstate(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.control.control import JobControl
 from streambank.core.choices import SINK_CHOICES, SinkChoice
 from streambank.core.errors import NotFoundError
+from streambank.core.shape import JsonName, JsonObject
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, savepoints_lost
 from streambank.job.savepoint import sinks_of
@@ -25,7 +26,7 @@ from streambank.storage import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class SinksOfQuery:
+class SinksOfQuery(JsonObject):
     """The sinks of one query.
 
     Attributes:
@@ -41,18 +42,8 @@ class SinksOfQuery:
     savepoint: str | None
     batch: int | None
     sinks: tuple[Mapping[str, Any], ...]
-    possible: tuple[SinkChoice, ...] = ()
+    possible: Annotated[tuple[SinkChoice, ...], JsonName("possible_choices")] = ()
     mixed: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "query": self.query,
-            "savepoint": self.savepoint,
-            "batch": self.batch,
-            "sinks": [dict(one) for one in self.sinks],
-            "possible_choices": list(self.possible),
-            "mixed": self.mixed,
-        }
 
 
 def sinks_of_job(job: Job, queries: Sequence[str], savepoint: str | None = None) -> list[SinksOfQuery]:
