@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from streambank.control.target_owner import restoring
 from streambank.core.errors import IntegrityError, StreambankError
-from streambank.core.python310 import add_note
 from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -27,7 +26,7 @@ def remembering_damage(repository: Repository, manifest: Manifest, by: Mapping[s
                 manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=by
             )
         except StreambankError as failure:  # such as a replica that can only be read
-            add_note(error, f"That could not be recorded: {failure}")
+            error.add_note(f"That could not be recorded: {failure}")
         raise
 
 
