@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.declaration.places.copies import CopyPolicy
 
-IF_RUNNING = ("refuse", "stop")
+IfRunning = Literal["refuse", "stop"]
+IF_RUNNING: tuple[IfRunning, ...] = get_args(IfRunning)
 """What can be asked for where a job's driver lives."""
 DECLARED = "declared"
 """What a form chooses for what the job declares, at whichever site it is active."""

@@ -11,10 +11,11 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.param import ParamsDict
 
 from streambank.core.errors import InputError
+from streambank.core.options import as_duration_s, as_integer, as_number
 from streambank.repository.names import check_savepoint_name
 from streambank_airflow.dags.forms.daily import savepoint_form
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.base import StreambankOperator, as_duration_s, as_integer, as_number
+from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
 from tests.support.jobs.declared import write_jobs
 

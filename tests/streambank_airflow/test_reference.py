@@ -19,6 +19,7 @@ from streambank_airflow.operators.base import SparkWork, StreambankOperator
 from streambank_airflow.operators.repository import RepositoryOperator
 from streambank_airflow.sensors.job import JobSensor
 from tests.support.paths import ROOT
+from tests.support.reference_pages import with_arguments
 
 PAGE = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
 SHARED: tuple[type[BaseOperator], ...] = (StreambankOperator, SparkWork, RepositoryOperator, JobSensor)
@@ -74,6 +75,10 @@ def test_each_is_there_with_its_own_arguments(heading: str, kind: str) -> None:
         assert taken <= named | beside, f"{name}: {sorted(taken - named - beside)} are nowhere"
         values = set(re.findall(r"`([a-z_]+)`", re.sub(r"\([^)]*\)", "", cell)))
         assert values <= taken, f"{name} takes no {sorted(values - taken)}"
+
+
+def test_arguments_and_fields_that_requests_declare_are_there() -> None:
+    assert with_arguments(PAGE) == PAGE, "write them by `python -m tests.support.reference_pages`"
 
 
 def test_each_trigger_is_there() -> None:

@@ -17,6 +17,7 @@ from streambank.cli.output import console
 from streambank.cli.output.console import MODE
 from streambank.core.choices import LockMode, SinkChoice, SourceChoice, WorkPlace
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.verb_options import SINK, SOURCE
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -257,14 +258,7 @@ SavepointName = Annotated[
         "(batch:41), or a time (03:00, 2026-11-26T03:00): the newest from then or before.",
     ),
 ]
-Sink = Annotated[
-    SinkChoice,
-    typer.Option(
-        help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; "
-        "rollback-accept also where older output files are gone, which stay so; accept goes on, and rows are "
-        "repeated or lost."
-    ),
-]
+Sink = Annotated[SinkChoice, typer.Option(help=SINK.help)]
 SinkOf = Annotated[
     list[str] | None,
     typer.Option(
@@ -272,13 +266,7 @@ SinkOf = Annotated[
         help="The same for one sink, by the path that --dry-run shows; may be repeated.",
     ),
 ]
-Source = Annotated[
-    SourceChoice,
-    typer.Option(
-        help="If Kafka lacks records that the query would read next, or cannot be asked, if files are gone "
-        "that it would read again, or a source cannot be read again: refuse; accept goes on without them."
-    ),
-]
+Source = Annotated[SourceChoice, typer.Option(help=SOURCE.help)]
 NewSink = Annotated[
     list[str] | None,
     typer.Option(

@@ -45,6 +45,7 @@ from streambank.core.choices import SOURCE_CHOICES, SourceChoice
 from streambank.core.errors import RefusedError, StreambankError, check_choice
 from streambank.core.names import SEPARATOR
 from streambank.core.units import utc_now
+from streambank.core.verb_options import RefreshOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import NEAREST
 from streambank.driver.outputs import FILES, Output
@@ -57,7 +58,6 @@ from streambank.procedure.procedure import Procedure
 from streambank.recovery.choosing.together import choose_together, from_place
 from streambank.recovery.lay_out import lay_out_copy
 from streambank.recovery.restore import Held, hold_job
-from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -72,26 +72,17 @@ FAILED = "refresh-failed"
 _OF_THE_LEASE = ("lease-held", "lease-in-doubt")
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshRequest:
-    """What a refresh of a copy is asked for.
+@dataclass
+class RefreshRequest(RefreshOptions):
+    """What a refresh of a copy of a live job is asked for.
 
     Attributes:
-        job: The live job.
-        savepoint: `latest-good`, or whatever names a savepoint of each query, such as a time.
-        repository: The repository or replica that it comes from, or `nearest`; what the copy declares when
-            left out.
-        source: What to do where the sources have not all of what the copy would read next: `refuse`, or
-            `accept` to go on without it; what the copy declares when left out.
         kafka: How Kafka is reached; as the job declares when left out.
         opener: Opens the copy's checkpoint; tests bring their own.
     """
 
     job: Job
     copy: str
-    savepoint: str = LATEST_GOOD
-    repository: str | None = None
-    source: SourceChoice | None = None
     kafka: Brokers | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""

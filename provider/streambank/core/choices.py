@@ -59,6 +59,9 @@ LOCK_MODES: tuple[LockMode, ...] = get_args(LockMode)
 WorkPlace = Literal["auto", "here", "spark"]
 """Where files are copied, hashed or written."""
 
+Compare = Literal["none", "counts", "values"]
+"""What of output and state new code has to compute as the old one: nothing, as many rows, or the same."""
+
 Severity = Literal["warn", "breach"]
 """How bad it is that an objective is missed."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

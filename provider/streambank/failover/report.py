@@ -7,48 +7,32 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from streambank.core.choices import SinkChoice, SourceChoice
+from streambank.core.choices import SinkChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import other_of
 from streambank.core.shape import HIDDEN, TENTHS, Digits, JsonObject, encode
 from streambank.core.units import say_duration, say_minute
+from streambank.core.verb_options import FailoverOptions
 from streambank.declaration.declaration import Job
 from streambank.procedure.rows import WARNING, Rows, said_s, step_rows, titled
 from streambank.recovery.approval import newest_of
 from streambank.recovery.plan import RestorePlan
 
 
-@dataclass(frozen=True, slots=True)
-class FailoverRequest:
-    """What a fail-over is asked for.
+@dataclass
+class FailoverRequest(FailoverOptions):
+    """What a fail-over of a job at either of its sites is asked for.
 
     Attributes:
-        job: The job, at either of its sites.
-        to: The site that becomes the active one; the other one than now when left out.
-        is_down: The site of which a person says that it is down, so that it need not be fenced.
-        final_savepoint: Refuse where the site that was active answers and cannot give a last savepoint, so
-            that nothing is lost; else go on with the newest one there is.
-        savepoint: Which savepoint, where no last one was taken: an id or the beginning of one, or
-            `latest-good`.
-        sink: What to do where going on would lose or repeat rows of a sink: see `RestoreRequest`.
-        sink_of: The same for single sinks.
-        source: What to do where a source cannot give again what would be read next: see there.
+        sink_of: What to do with single sinks, in place of `sink`.
         new_outputs: New output directories instead of file sinks, over those that are declared.
         file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
-        timeout_s: How long the start may take; the declared time when left out.
     """
 
     job: Job
-    to: str | None = None
-    is_down: str | None = None
-    final_savepoint: bool = True
-    savepoint: str | None = None
-    sink: SinkChoice = "refuse"
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
-    source: SourceChoice = "refuse"
     new_outputs: Mapping[str, str] = field(default_factory=dict)
     file_sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    timeout_s: float | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
 

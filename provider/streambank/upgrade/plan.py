@@ -12,6 +12,7 @@ from streambank.code.program import read_program
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, FormatError, InputError, RefusedError
 from streambank.core.names import QueryRef
+from streambank.core.verb_options import UpgradeOptions
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
 from streambank.drills.foreseen import why_not_run
@@ -23,47 +24,12 @@ from streambank.driver.spec import LaunchSpec, proven_launch, spec_of
 from streambank.inputs.clean_source import OPTION, cleaning_of
 from streambank.job.start import check_launch
 
-WATCH_S = 120.0
-"""For how long new code is watched where nothing else is asked for."""
-COMPARE = ("none", "counts", "values")
-"""What of output and state has to be as the old code has it."""
 
-
-@dataclass(frozen=True, slots=True)
-class UpgradeRequest:
-    """What an upgrade is asked for.
-
-    Attributes:
-        job: The job, as it is declared now.
-        application: Another application than the declared one.
-        args: Other arguments, all of them; the declared ones when left out.
-        conf: Settings of Spark over those that are declared.
-        spark_home: Another distribution of Spark.
-        batches: How many batches of the live query the rehearsal executes again.
-        compare: What has to be as in the live query: `none`, `counts` of rows, or `values`.
-        scratch: Under which location the rehearsal writes; the declared one of drills when left out.
-        timeout_s: How long the application may take in the rehearsal; the declared time of drills when left
-            out.
-        watch_s: For how long the new code is watched.
-        no_way_back: Go on although the upgrade could not be undone by itself.
-        unrehearsed: Go on although the rehearsal could not run the new code.
-        warm: Launch the new driver before the old one is stopped.
-    """
+@dataclass
+class UpgradeRequest(UpgradeOptions):
+    """What an upgrade is asked for, of a job as it is declared now."""
 
     job: Job
-    application: str | None = None
-    args: tuple[str, ...] | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    python: str | None = None
-    spark_home: str | None = None
-    batches: int | None = None
-    compare: str = "none"
-    scratch: str | None = None
-    timeout_s: float | None = None
-    watch_s: float = WATCH_S
-    no_way_back: bool = False
-    unrehearsed: bool = False
-    warm: bool = True
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
 

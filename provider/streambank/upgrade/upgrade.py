@@ -76,7 +76,6 @@ def upgrade(
     *,
     launcher: Launcher | None = None,
     say: Say = quiet,
-    plan_only: bool = False,
 ) -> Upgrade:
     """Upgrade a running job, or finish an upgrade that was interrupted.
 
@@ -85,7 +84,6 @@ def upgrade(
 
     Args:
         launcher: Where drivers run; what the job declares when left out.
-        plan_only: See what would be done, and do nothing.
 
     Raises:
         ConflictError: Another upgrade, or another operation, works on the job (codes `upgrade-in-progress`,
@@ -96,7 +94,7 @@ def upgrade(
     """
     control = request.job.records()
     work = _Upgrading(request, control, launcher or launcher_for(request.job), say)
-    if plan_only:
+    if request.plan_only:
         plan = plan_upgrade(request, control, work.launcher)
         return replace(work.of_plan(plan), state="planned" if plan.changes else "nothing-to-do")
     with upgrading(control, request.by) as claim:
@@ -176,7 +174,7 @@ class _Upgrading(Work):
         self.record()
         if not self.rehearse(plan):
             return self.refuse()
-        waiting = self.warm(plan, claim) if self.request.warm else None
+        waiting = self.warm(plan, claim) if not self.request.cold else None
         try:
             return self.swap(waiting)
         finally:

@@ -7,11 +7,9 @@ from streambank_airflow.dags.exchange import bootstrap_dag, compact_dag, rescale
 from streambank_airflow.dags.failover import failover_dag
 from streambank_airflow.dags.refresh import refresh_dag
 from streambank_airflow.dags.restore import restore_dag
-from streambank_airflow.dags.run import run_dag
+from streambank_airflow.dags.run import run_dag, stop_dag, upgrade_dag
 from streambank_airflow.dags.savepoint import savepoint_dag
 from streambank_airflow.dags.sla import sla_dag
-from streambank_airflow.dags.stop import stop_dag
-from streambank_airflow.dags.upgrade import upgrade_dag
 
 __all__ = [
     "bootstrap_dag",

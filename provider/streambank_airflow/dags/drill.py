@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from streambank.core.verb_options import DrillOptions
 from streambank.declaration.declaration import Job
 from streambank_airflow.choices import drill_repositories
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.forms import recovery
+from streambank_airflow.dags.forms.fields import answers_of
 from streambank_airflow.dags.stagger import SHIFTED, staggered
 from streambank_airflow.operators.drill import RunDrillOperator
 
@@ -39,12 +41,7 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
     with dag:
         RunDrillOperator(
             task_id="drill",
-            savepoint="{{ params.savepoint }}",
-            repository="{{ params.repository }}",
-            batches="{{ params.batches }}",
-            limit="{{ params.limit if params.limit is not none else '' }}",
-            time_limit="{{ params.time_limit or '' }}",
-            keep="{{ params.keep }}",
+            **answers_of(DrillOptions),
             from_form=True,
             **file.task_args(job),
         )

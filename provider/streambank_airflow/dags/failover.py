@@ -7,9 +7,11 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, chain
 
+from streambank.core.verb_options import FailoverOptions
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id
 from streambank_airflow.dags.forms import recovery
+from streambank_airflow.dags.forms.fields import answers_of
 from streambank_airflow.operators.failover import FailoverStreamingJobOperator
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 
@@ -37,11 +39,7 @@ def failover_dag(job: Job, file: DagFile) -> DAG:
     with dag:
         check_run = CheckRunDagOperator(task_id="check_run", run_dag_id=run, **args)
         how: dict[str, Any] = {
-            "to": "{{ params.to }}",
-            "is_down": "{{ params.is_down }}",
-            "sink": "{{ params.sink }}",
-            "source": "{{ params.source }}",
-            "final_savepoint": "{{ params.final_savepoint }}",
+            **answers_of(FailoverOptions),
             **args,
         }
         asked: list[BaseOperator] = []

@@ -1,13 +1,20 @@
-"""`<job>.run`: start the job and keep it running for as long as it is meant to run."""
+"""`<job>.run`, `<job>.stop` and `<job>.upgrade`: a job from its start to its end, and its next code."""
 
 from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from streambank.core.verb_options import UpgradeOptions
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags.common import DagFile
-from streambank_airflow.dags.forms import daily
-from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
+from streambank_airflow.dags.forms import daily, recovery
+from streambank_airflow.dags.forms.fields import answers_of
+from streambank_airflow.operators.job import (
+    KeepStreamingJobRunningOperator,
+    StartStreamingJobOperator,
+    StopStreamingJobOperator,
+)
+from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
 
 
 def run_dag(job: Job, file: DagFile) -> DAG:
@@ -39,4 +46,50 @@ def run_dag(job: Job, file: DagFile) -> DAG:
             task_id="keep_running", execution_timeout=None, **file.task_args(job)
         )
         start >> keep
+    return dag
+
+
+def stop_dag(job: Job, file: DagFile) -> DAG:
+    """Build `<job>.stop`."""
+    dag = file.dag(
+        job,
+        "stop",
+        summary=(
+            "Stops the job after its current batch, and keeps it stopped until `run` is triggered again."
+        ),
+        params=daily.stop_form(job.stop.force_after_s),
+    )
+    with dag:
+        StopStreamingJobOperator(
+            task_id="stop",
+            savepoint="{{ params.savepoint }}",
+            drain="{{ params.drain }}",
+            force_after_s="{{ params.force_after_s }}",
+            **file.task_args(job),
+        )
+    return dag
+
+
+def upgrade_dag(job: Job, file: DagFile) -> DAG:
+    """Build `<job>.upgrade`.
+
+    By hand only. The form takes no interpreter and no distribution of Spark: these are declared.
+    """
+    dag = file.dag(
+        job,
+        "upgrade",
+        summary=(
+            "Brings the running job to what is declared now. The new code is rehearsed on a copy of a fresh "
+            "savepoint while the old code runs on. Then the job stops with a savepoint, and goes on with the "
+            "new code. If that does not get on, the savepoint is restored, and the old code started."
+        ),
+        params=recovery.upgrade_form(job.drill.batches, job.upgrade.applications),
+    )
+    with dag:
+        UpgradeStreamingJobOperator(
+            task_id="upgrade",
+            **answers_of(UpgradeOptions),
+            from_form=True,
+            **file.task_args(job),
+        )
     return dag

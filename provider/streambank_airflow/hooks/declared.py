@@ -177,6 +177,34 @@ class DeclaredJobs:
         """
         return self.find(ref, site)[0]
 
+    def whole(self, ref: str, work: str) -> Job:
+        """A declared job, for work that is of a whole one.
+
+        Args:
+            ref: `job`, or `job@copy`.
+            work: What it is, for the refusal: `An upgrade`.
+
+        Raises:
+            InputError: A query is named (code `bad-option`).
+            StreambankError: See `find`.
+        """
+        job, query = self.find(self.saved_as(ref))
+        if query is None:
+            return job
+        raise InputError(
+            f"{work} is of a whole job, and {ref} names a query.",
+            code="bad-option",
+            hint=f"Name the job alone: {job.name}.",
+        )
+
+    def at_either_site(self, ref: str) -> Job:
+        """A declared job with both of its sites, for a fail-over, which asks both.
+
+        Raises:
+            StreambankError: The job is not found.
+        """
+        return self.read().around(ref).job(ref)
+
     def get(self, ref: str) -> Job | None:
         """A job if it is declared, by its name or that of one of its queries; None too without a jobs file.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice, SourceChoice
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
 from streambank.core.errors import InputError, RefusedError, check_choice
 from streambank.core.names import MAIN, QueryRef
 from streambank.storage import open_store
@@ -18,14 +18,17 @@ from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
+    from streambank.copies.refresh import RefreshRequest
     from streambank.copies.report import RefreshReport
     from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport
+    from streambank.drills.request import DrillRequest
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
     from streambank.recovery.reinstate import Reinstated
     from streambank.recovery.request import TogetherRequest
     from streambank.recovery.together import TogetherPlan
     from streambank.repository.repository import Repository
+    from streambank.upgrade.plan import UpgradeRequest
     from streambank.upgrade.record import Upgrade
     from streambank.work.executor import Executor, Pace
 
@@ -149,251 +152,70 @@ class RecoveryVerbs:
         }
 
     @connected
-    def refresh(
-        self,
-        ref: str,
-        copy: str,
-        *,
-        savepoint: str,
-        repository: str | None,
-        source: str | None,
-        note: str,
-        by: Mapping[str, str],
-    ) -> RefreshReport:
+    def refresh(self, request: RefreshRequest) -> RefreshReport:
         """Make a copy of a job's state, or make it again; see `streambank.copies.refresh.refresh`.
 
         Args:
-            savepoint: A reference to a savepoint of each query.
-            repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
-            source: `refuse` or `accept`, where sources lack input; None for what is declared.
-
-        Raises:
-            InputError: A query is named (code `bad-option`).
+            request: Of a job as `hook.declared.whole` finds it.
         """
-        from streambank.copies.refresh import RefreshRequest, refresh
+        from streambank.copies.refresh import refresh
 
-        job, query = self.declared.find(ref)
-        if query is not None:
-            raise InputError(
-                f"A copy is of a whole job, and {ref} names a query.",
-                code="bad-option",
-                hint=f"Name the job alone: {job.name}.",
-            )
-        choice = None if source is None else check_choice(source, "source", SOURCE_CHOICES)
-        return refresh(
-            RefreshRequest(job, copy, savepoint, repository=repository, source=choice, by=by, why=note)
-        )
+        return refresh(request)
 
     @connected
-    def drill(
-        self,
-        ref: str,
-        *,
-        savepoint: str | None,
-        repository: str | None,
-        batches: int | None,
-        limit: int | None = None,
-        time_limit_s: float | None = None,
-        scratch: str | None,
-        keep: bool,
-        timeout_s: float | None,
-        note: str,
-        by: Mapping[str, str],
-        say: Callable[[str], None],
-    ) -> DrillReport | RoundReport:
+    def drill(self, request: DrillRequest, *, say: Callable[[str], None]) -> DrillReport | RoundReport:
         """Rehearse a restore of all queries of a job; see `streambank.drills`.
 
         Args:
-            savepoint: `random`, `each`, or another reference; None for what is declared, as of all others.
-            repository: The repository or replica that it comes from.
-            batches: How many batches of the live query are executed again.
-            limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
-            time_limit_s: With `each`: after so long no more drills begin; 0 for no limit, None for the
-                declared time.
-            scratch: Under which location the copy is written.
-            timeout_s: How long the application may take, for each savepoint.
+            request: Of a job as `hook.declared.whole` finds it.
             say: Hears when a step begins, in words.
 
         Returns:
             The report of the drill; of `each` that of the round.
-
-        Raises:
-            InputError: A query is named (code `bad-option`).
-            StreambankError: The job is not found, it is on a copy that cannot be drilled, or the report could
-                not be written down.
         """
         from streambank.drills.drill import drill
         from streambank.drills.each import drill_each
-        from streambank.drills.request import DrillRequest
 
-        job, query = self.declared.find(ref)
-        if query is not None:
-            raise InputError(
-                f"A drill is of a whole job, and {ref} names a query.",
-                code="bad-option",
-                hint=f"Name the job alone: {job.name}.",
-            )
-        request = DrillRequest(
-            job,
-            savepoint=savepoint,
-            repository=repository,
-            batches=batches,
-            limit=limit,
-            time_limit_s=time_limit_s,
-            scratch=scratch,
-            keep=keep,
-            timeout_s=timeout_s,
-            by=by,
-            why=note,
-        )
         return drill_each(request, say=say) if request.of_each else drill(request, say=say)
 
     @connected
-    def upgrade(
-        self,
-        ref: str,
-        *,
-        application: str | None,
-        args: Sequence[str] | None,
-        conf: Mapping[str, str],
-        python: str | None,
-        spark_home: str | None,
-        batches: int | None,
-        compare: str,
-        timeout_s: float | None,
-        watch_s: float,
-        no_way_back: bool,
-        unrehearsed: bool,
-        warm: bool,
-        plan_only: bool,
-        note: str,
-        by: Mapping[str, str],
-        say: Callable[[str], None],
-    ) -> Upgrade:
+    def upgrade(self, request: UpgradeRequest, *, say: Callable[[str], None]) -> Upgrade:
         """Upgrade a running job, or finish an upgrade; see `streambank.upgrade.upgrade.upgrade`.
 
         Args:
-            application: Another application than the declared one; so for the next four.
-            conf: Settings of Spark over the declared ones.
-            batches: How many batches of the live query the rehearsal executes again.
-            compare: What has to be as in the live query: `none`, `counts` or `values`.
-            timeout_s: How long the application may take in the rehearsal.
-            watch_s: For how long the new code is watched.
-            no_way_back: Go on although the upgrade could not be undone by itself.
-            unrehearsed: Go on although the rehearsal could not run the new code.
-            warm: Launch the new driver before the old one is stopped.
-            plan_only: See what would change, and do nothing.
+            request: Of a job as `hook.declared.whole` finds it.
             say: Hears when a step begins, in words.
-
-        Raises:
-            InputError: A query is named (code `bad-option`), or `compare` is not valid (`bad-choice`).
-            StreambankError: See `streambank.upgrade.upgrade.upgrade`.
         """
-        from streambank.upgrade.plan import COMPARE, UpgradeRequest
         from streambank.upgrade.upgrade import upgrade
 
-        job, query = self.declared.find(ref)
-        if query is not None:
-            raise InputError(
-                f"An upgrade is of a whole job, and {ref} names a query.",
-                code="bad-option",
-                hint=f"Name the job alone: {job.name}.",
-            )
-        request = UpgradeRequest(
-            job,
-            application=application,
-            args=None if args is None else tuple(args),
-            conf=conf,
-            python=python,
-            spark_home=spark_home,
-            batches=batches,
-            compare=check_choice(compare, "compare", COMPARE),
-            timeout_s=timeout_s,
-            watch_s=watch_s,
-            no_way_back=no_way_back,
-            unrehearsed=unrehearsed,
-            warm=warm,
-            by=by,
-            why=note,
-        )
-        return upgrade(request, say=say, plan_only=plan_only)
+        return upgrade(request, say=say)
 
     @connected
     def failover(
         self,
-        ref: str,
+        request: FailoverRequest,
         *,
-        to: str | None,
-        is_down: str | None,
-        final_savepoint: bool,
-        sink: SinkChoice,
-        source: SourceChoice,
-        new_sinks: Mapping[str, str],
-        file_sinks: Sequence[str],
-        note: str,
-        by: Mapping[str, str],
         say: Callable[[str], None],
         approved: Mapping[str, Any] | None = None,
     ) -> FailoverReport:
         """Let a job go on at its other site; see `streambank.failover.failover.failover`.
 
         Args:
-            to: The site; None for the one that is not active.
-            is_down: The site of which a person says that it is down.
-            final_savepoint: Refuse where the site that was active answers, and gives no last savepoint.
-            sink: What to do where going on would lose or repeat rows of a sink.
-            source: What to do where a source cannot give again what would be read next.
-            new_sinks: New output directories instead of file sinks.
-            file_sinks: `QUERY=DIR`: output directories of file sinks that savepoints do not name.
+            request: Of a job as `hook.declared.at_either_site` finds it.
             say: Hears when a step begins, in words.
             approved: What a person has approved: `approval` of a plan.
-
-        Raises:
-            StreambankError: The job is not found, has no standby, or the fail-over is refused or fails.
         """
         from streambank.failover.approval import Approved
         from streambank.failover.failover import failover
 
-        request = self._failover_request(
-            ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
-            new_outputs=new_sinks, file_sinks=file_sinks, by=by, why=note,
-        )  # fmt: skip
-        read = None if approved is None else Approved.read(approved)
-        return failover(request, say=say, approved=read)
+        return failover(request, say=say, approved=None if approved is None else Approved.read(approved))
 
     @connected
-    def plan_failover(
-        self,
-        ref: str,
-        *,
-        to: str | None,
-        is_down: str | None,
-        final_savepoint: bool,
-        sink: SinkChoice,
-        source: SourceChoice,
-        new_sinks: Mapping[str, str],
-        file_sinks: Sequence[str],
-        by: Mapping[str, str],
-    ) -> FailoverPlan:
-        """What `failover` would do; the arguments are those.
-
-        Raises:
-            StreambankError: The job is not found, has no standby, or the site does not answer.
-        """
+    def plan_failover(self, request: FailoverRequest) -> FailoverPlan:
+        """What `failover` would do."""
         from streambank.failover.failover import plan_failover
 
-        request = self._failover_request(
-            ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
-            new_outputs=new_sinks, file_sinks=file_sinks, by=by,
-        )  # fmt: skip
         return plan_failover(request)
-
-    def _failover_request(self, ref: str, *, file_sinks: Sequence[str], **asked: Any) -> FailoverRequest:
-        from streambank.failover.report import FailoverRequest
-        from streambank.recovery.choices import parse_file_sinks
-
-        job = self.declared.read().around(ref).job(ref)  # the fail-over asks both sites
-        return FailoverRequest(job, file_sinks=parse_file_sinks(file_sinks, job.queries), **asked)
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 
+from streambank.core.options import as_bool, as_data
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
+from streambank_airflow.operators.base import FindsJobs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 import time
-from ast import literal_eval
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, is_dataclass
 from functools import cached_property, partial, wraps
+from inspect import Parameter, Signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_origin
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
-from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.errors import StreambankError, check_choice
 from streambank.core.names import ASKER, MAIN, SEPARATOR
-from streambank.core.units import parse_duration_s
+from streambank.core.options import Declared, Template, as_bool, as_data, options_of
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
-from streambank_airflow.failures import close_log, describe
+from streambank_airflow.failures import airflow_failures, close_log, describe
 from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
@@ -29,6 +30,7 @@ from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from streambank.declaration.declaration import Job
     from streambank.work.executor import Executor
 
 
@@ -40,13 +42,20 @@ RESULT_KEY = "return_value"
 """XCom key of what an operator returns, for one that leaves it there and then fails."""
 _ANSWER = re.compile(r"\{\{ *params(?:\.(\w+)|\.get\('([^']+)'\)|\['([^']+)'\])( or '')? *\}\}")
 """A template that is one answer of a form, and nothing else."""
-_TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value."
 
 
+@dataclass_transform(kw_only_default=True)
 class FindsJobs:
-    """What has a connection and a jobs file, both templates, and finds jobs by them."""
+    """What has a connection and a jobs file, both templates, and finds jobs by them.
 
-    template_fields: Sequence[str]
+    A subclass without an `__init__` takes its annotated fields as arguments, as a dataclass does, and those
+    of a dataclass of options (streambank.core.verb_options) that is one of its bases. Options, and what may
+    be a `Template`, are template fields: what a run fills in is read by its type before the task works.
+    """
+
+    template_fields: Any = ()
+    arguments: ClassVar[Mapping[str, Declared]] = {}
+    """Those of the arguments that are read by their types."""
     job: Any
     jobs_file: str | PathLike[str] | None
     streambank_conn_id: str
@@ -59,6 +68,36 @@ class FindsJobs:
     """What is kept for the job's page at its end (page/keep.py): these parts, or all that are usual."""
     at_failure: ClassVar[tuple[Callable[[Context], None], ...]] = ()
     """Called where it fails for good: after the user's callbacks, before the page, which takes its time."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        bases = [base for base in reversed(cls.__bases__) if issubclass(base, FindsJobs)]
+        own = {} if "__init__" in vars(cls) else _arguments_of(cls)
+        if own:
+            cls.__init__ = _constructor(cls, own)  # type: ignore[method-assign]
+        taken = {name: one for name, one in own.items() if one.is_template or one.option is not None}
+        inherited = {name: one for base in bases for name, one in base.arguments.items()}
+        cls.arguments = {**inherited, **taken}
+        if "template_fields" not in vars(cls):
+            fields = dict.fromkeys(name for base in reversed(bases) for name in base.template_fields)
+            cls.template_fields = (*fields, *(name for name in taken if name not in fields))
+        if "execute" in vars(cls):
+            cls.execute = _reading_first(vars(cls)["execute"])  # type: ignore[attr-defined]
+
+    def read_arguments(self) -> None:
+        """Read what templates have made of the arguments, each by its type.
+
+        Raises:
+            AirflowFailException: One is not of its type.
+        """
+        with airflow_failures():
+            for name, declared in self.arguments.items():
+                setattr(self, name, declared.read(getattr(self, name)))
+
+    def resume_execution(self, *args: Any, **kwargs: Any) -> Any:
+        """Go on where the triggerer has waited."""
+        self.read_arguments()
+        return super().resume_execution(*args, **kwargs)  # type: ignore[misc]  # a mixin
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -123,6 +162,56 @@ class FindsJobs:
             self.hook.recovery.check_generations(self.job, found, by=asked_by(context))
 
 
+def _arguments_of(operator: type[Any]) -> dict[str, Declared]:
+    """The arguments that a class declares itself."""
+    options = [base for base in operator.__bases__ if is_dataclass(base) and not issubclass(base, FindsJobs)]
+    found = {one.name: one for base in options if base is not BaseOperator for one in options_of(base)}
+    module, attributes = vars(sys.modules[operator.__module__]), vars(operator)
+    for name, annotation in attributes.get("__annotations__", {}).items():
+        if name[0] == "_" or name in BaseOperator.__dataclass_fields__:
+            continue
+        typed = eval(annotation, module) if isinstance(annotation, str) else annotation
+        if get_origin(typed) is not ClassVar:
+            default = partial(attributes.__getitem__, name) if name in attributes else None
+            found[name] = Declared.of(name, typed, default)
+    return found
+
+
+def _constructor(operator: type[Any], own: Mapping[str, Declared]) -> Callable[..., None]:
+    """The `__init__` of an operator whose fields are its arguments."""
+
+    def __init__(self: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name) for name in own if name in kwargs}
+        super(operator, self).__init__(**kwargs)
+        for name, one in own.items():
+            value = given[name] if name in given or one.default is None else one.default()
+            if one.values and not (value is None and one.optional):
+                check = known_or_template if name in operator.arguments else check_choice
+                value = check(value, name, one.values)
+            setattr(self, name, value)
+        if "after_init" in vars(operator):
+            self.after_init()
+
+    needed = Parameter.empty
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=needed if one.default is None else one.default())
+        for name, one in own.items()
+    ]
+    first = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    rest = Parameter("kwargs", Parameter.VAR_KEYWORD)
+    __init__.__signature__ = Signature([first, *keywords, rest])  # type: ignore[attr-defined]
+    return __init__
+
+
+def _reading_first(execute: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(execute)
+    def reading(self: FindsJobs, *args: Any, **kwargs: Any) -> Any:
+        self.read_arguments()
+        return execute(self, *args, **kwargs)
+
+    return reading
+
+
 def keep_page(context: Context) -> None:
     """A callback of a task that has ended: the page in Airflow shows its job as it is now."""
     from streambank_airflow.page.keep import keep_after_task
@@ -152,6 +241,16 @@ class StreambankOperator(FindsJobs, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
+    job: str | Template
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    note: str | Template | None = None
+    if TYPE_CHECKING:  # what Airflow's operator takes, where its fields are typed otherwise
+        dag: InitVar[Any] = None
+        trigger_rule: InitVar[Any] = None
+        on_failure_callback: InitVar[Any] = None
+        on_success_callback: InitVar[Any] = None
+        on_retry_callback: InitVar[Any] = None
     ui_color = "#d6e8ee"
     at_failure = (alert_of_failure,)
     alert_kinds: ClassVar[tuple[str, ...]] = ()
@@ -185,6 +284,22 @@ class StreambankOperator(FindsJobs, BaseOperator):
     def why(self) -> str:
         """The note as text; empty without one."""
         return "" if self.note is None else str(self.note)
+
+    def whole_job(self, work: str) -> Job:
+        """The declared job, for work that is of a whole one.
+
+        Args:
+            work: What it is, for the refusal: `An upgrade`.
+
+        Raises:
+            InputError: A query is named (code `bad-option`).
+            StreambankError: The job is not found.
+        """
+        return self.hook.declared.whole(self.job, work)
+
+    def values_of(self, options: type[Any]) -> dict[str, Any]:
+        """The arguments that a dataclass of options declares, by their names."""
+        return {one.name: getattr(self, one.name) for one in options_of(options)}
 
     def leave_generations(self, context: Context) -> None:
         """Leave the generations that a plan is of, for what is done when a person has approved it."""
@@ -279,28 +394,10 @@ class SparkWork(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "spark_conn_id",
-        "spark_conf",
-        "spark_properties",
-        "on",
-    )
-
-    def __init__(
-        self,
-        *,
-        spark_conn_id: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-        spark_properties: str | None = None,
-        on: str = "auto",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        self.spark_properties = spark_properties
-        self.on = on
+    spark_conn_id: str | Template | None = None
+    spark_conf: Mapping[str, str] | Template | None = None
+    spark_properties: str | Template | None = None
+    on: str | Template = "auto"
 
     @property
     def spark(self) -> SparkChoice:
@@ -368,83 +465,12 @@ def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if not isinstance(value, (dict, list, tuple))}
 
 
-def as_data(value: Any) -> Any:
-    """A mapping or list that came as text, from a DAG whose templates render to text; else the value."""
-    if not isinstance(value, str) or value[:1] not in ("{", "["):
-        return value
-    try:
-        return literal_eval(value)
-    except (ValueError, SyntaxError):
-        return value
-
-
 def is_template(value: object) -> bool:
     """Whether only a run knows a value: a template, an output of a task, an argument of a mapped group.
 
     The DAG processor reads outlets, which cannot be such.
     """
     return not isinstance(value, str) or "{{" in value or "{%" in value
-
-
-def as_bool(value: Any, option: str) -> bool:
-    """A yes or no that may have come through a template.
-
-    Raises:
-        InputError: It is neither.
-    """
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise InputError(
-            f"{option} must be true or false, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
-        )
-    return text == "true"
-
-
-def as_number(value: Any, option: str) -> float | None:
-    """A number that may have come through a template; None for nothing.
-
-    Raises:
-        InputError: It is no number.
-    """
-    if value is None or value == "" or value == "None":
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{option} must be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT)
-    return number
-
-
-def as_integer(value: Any, option: str) -> int | None:
-    """A whole number that may have come through a template; None for nothing.
-
-    Raises:
-        InputError: It is no whole number.
-    """
-    number = as_number(value, option)
-    if number is not None and number != int(number):
-        raise InputError(
-            f"{option} must be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
-        )
-    return None if number is None else int(number)
-
-
-def as_duration_s(value: Any) -> float | None:
-    """Seconds, or a text such as `30m`, that may have come through a template; None for nothing.
-
-    Raises:
-        InputError: It is no length of time.
-    """
-    if isinstance(value, int | float):
-        return float(value)
-    text = as_text(value)
-    if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        return float(text)
-    return None if text is None else parse_duration_s(text)
 
 
 def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
@@ -457,16 +483,3 @@ def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
     """
     literal = value is None or isinstance(value, int | float)
     return value if is_template(value) and not literal else check_choice(value, option, choices)
-
-
-def as_texts(value: Any) -> list[str]:
-    """Texts that may have come through a template: one, several, or none."""
-    found = as_data(value)
-    if isinstance(found, (list, tuple)):
-        return [str(one) for one in found]
-    return [] if (one := as_text(found)) is None else [one]
-
-
-def as_text(value: Any) -> str | None:
-    """A text that may have come through a template; None for nothing."""
-    return None if value is None or str(value).strip() in ("", "None") else str(value)

@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import InputError
+from streambank.core.options import Template
 from streambank.core.units import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hints import in_words
-from streambank_airflow.operators.base import (
-    StreambankOperator,
-    as_bool,
-    as_integer,
-    asked_by,
-    flat,
-    measured,
-)
+from streambank_airflow.operators.base import StreambankOperator, asked_by, flat, measured
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,41 +43,22 @@ class CompactCheckpointOperator(StreambankOperator):
     """
 
     operation = "compact_checkpoint"
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "keep_batches",
-        "older_than",
-        "require_stopped",
-        "plan_only",
-        "only_if",
-    )
 
     alert_kinds = ("compaction-failed",)
 
-    def __init__(
-        self,
-        *,
-        keep_batches: int | str = 1,
-        older_than: str = "1h",
-        require_stopped: bool | str = False,
-        plan_only: bool | str = False,
-        only_if: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.keep_batches = keep_batches
-        self.older_than = older_than
-        self.require_stopped = require_stopped
-        self.plan_only = plan_only
-        self.only_if = only_if
+    keep_batches: int | Template = 1
+    older_than: str | Template = "1h"
+    require_stopped: bool | Template = False
+    plan_only: bool | Template = False
+    only_if: bool | Template = True
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Compact; see the class."""
         with airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException("This run does not include this step.")
-            keep_batches = as_integer(self.keep_batches, "keep_batches")
+            keep_batches = self.keep_batches
             if keep_batches is None:
                 raise InputError(
                     "keep_batches must be a whole number, not empty.",
@@ -93,10 +68,10 @@ class CompactCheckpointOperator(StreambankOperator):
             reports = self.hook.checkpoints.compact(
                 self.job,
                 label=_label(context),
-                stopped=as_bool(self.require_stopped, "require_stopped"),
+                stopped=self.require_stopped,
                 keep_batches=keep_batches,
                 older_than_s=parse_duration_s(str(self.older_than)),
-                dry_run=as_bool(self.plan_only, "plan_only"),
+                dry_run=self.plan_only,
                 note=self.why,
                 by=asked_by(context),
             )
@@ -162,12 +137,8 @@ class _QuarantineOperator(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "quarantine", "only_if")
-
-    def __init__(self, *, quarantine: str | None, only_if: bool | str = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.quarantine = quarantine
-        self.only_if = only_if
+    quarantine: str | Template | None
+    only_if: bool | Template = True
 
     def place(self) -> str:
         """The quarantine, where there is something to do.
@@ -176,7 +147,7 @@ class _QuarantineOperator(StreambankOperator):
             AirflowSkipException: There is nothing to do.
             InputError: `only_if` is neither yes nor no.
         """
-        if not as_bool(self.only_if, "only_if"):
+        if not self.only_if:
             raise AirflowSkipException("This run does not include this step.")
         found = "" if self.quarantine is None else str(self.quarantine).strip()
         if found in ("", "None"):  # a template that is rendered as text makes this of a None
@@ -256,40 +227,22 @@ class CleanJobOperator(StreambankOperator):
         `job`, `dry_run`, `directories` (how many were found), `removed`, `bytes` (of those), `failed`.
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "keep",
-        "keep_for",
-        "plan_only",
-        "only_if",
-    )
-
-    def __init__(
-        self,
-        *,
-        keep: int | str | None = None,
-        keep_for: str | None = None,
-        plan_only: bool | str = False,
-        only_if: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.keep = keep
-        self.keep_for = keep_for
-        self.plan_only = plan_only
-        self.only_if = only_if
+    keep: int | Template | None = None
+    keep_for: str | Template | None = None
+    plan_only: bool | Template = False
+    only_if: bool | Template = True
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean; see the class."""
         with airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException("This run does not include this step.")
             keep_for = str(self.keep_for or "")
             report = self.hook.checkpoints.clean(
                 self.job,
-                keep=as_integer(self.keep, "keep"),
+                keep=self.keep,
                 keep_for_s=parse_duration_s(keep_for) if keep_for not in ("", "None") else None,
-                dry_run=as_bool(self.plan_only, "plan_only"),
+                dry_run=self.plan_only,
                 note=self.why,
                 by=asked_by(context),
             )

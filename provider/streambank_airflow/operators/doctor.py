@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from streambank.core.errors import check_choice
+from streambank.core.options import Template
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, as_bool, known_or_template
+from streambank_airflow.operators.base import RESULT_KEY, FindsJobs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-FAIL_ON = ("error", "warning", "never")
+FailOn = Literal["error", "warning", "never"]
 
 
 class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
@@ -35,26 +35,14 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             with `query`, `code`, `severity`, `file`, `cause`, `effect`, `hint`.
     """
 
-    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "fail_on", "only_if")
     ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ("line", "findings")
 
-    def __init__(
-        self,
-        *,
-        job: str,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        fail_on: str = "error",
-        only_if: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.job = job
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.fail_on = known_or_template(fail_on, "fail_on", FAIL_ON)
-        self.only_if = only_if
+    job: str | Template
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    fail_on: FailOn | Template = "error"
+    only_if: bool | Template = True
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look; see the class.
@@ -66,8 +54,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         from streambank_airflow.watch.paused import note_watchers
 
         with airflow_failures():
-            fail_on = check_choice(self.fail_on, "fail_on", FAIL_ON)
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException(f"This run does not diagnose job {self.job}.")
             note_watchers(context, [self.hook.slas.find(self.job)])
             findings = self.hook.jobs.diagnose(self.job)
@@ -76,7 +63,9 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         # A task that fails returns nothing, and what it found is wanted most then.
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=RESULT_KEY, value=result)
-        if (fail_on != "never" and result["errors"]) or (fail_on == "warning" and result["warnings"]):
+        if (self.fail_on != "never" and result["errors"]) or (
+            self.fail_on == "warning" and result["warnings"]
+        ):
             raise AirflowFailException(str(result["worst"]))
         return result
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.drills import NAMED, savepoints_of
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import RefusedError
 from streambank.core.units import say_duration
+from streambank.core.verb_options import DrillOptions
 from streambank_airflow.choices import check_form_repository
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
@@ -16,11 +17,6 @@ from streambank_airflow.operators.base import (
     REPORT_KEY,
     RESULT_KEY,
     EndsWhenKilled,
-    StreambankOperator,
-    as_bool,
-    as_duration_s,
-    as_integer,
-    as_text,
     asked_by,
     measured,
 )
@@ -35,7 +31,7 @@ _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
 
-class RunDrillOperator(EndsWhenKilled):
+class RunDrillOperator(EndsWhenKilled, DrillOptions):
     """Rehearses a restore with the job's own application, on a copy that goes away, and leaves a report.
 
     The live job runs on, and only its records get something: the report. A drill that fails fails the task
@@ -43,22 +39,8 @@ class RunDrillOperator(EndsWhenKilled):
     the driver of the copy and removes the copy.
 
     Args:
-        savepoint: `random`, `each`, or a reference as `RestoreSavepointOperator` takes it; None for what is
-            declared. `each` drills all savepoints that are kept, the newest first: a drill that fails does
-            not end the others, and the retry of a task that was killed goes on with those that are left.
-        repository: The repository or replica that it comes from; None for the declared one.
-        batches: How many batches of the live query are executed again; None for the declared number.
-        limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
-        time_limit: With `each`: after so long no more drills begin, and the next round with a limit goes on
-            with the savepoints that are left: a duration such as `2h`, or seconds; 0 for no limit, None for
-            the declared time.
-        scratch: Under which location the copy is written; None for the declared one.
-        keep: Leave the copy, for a look.
-        timeout: How long the application may take: a duration such as `30m`, or seconds; None for the
-            declared time. With `each` it is for each savepoint.
         from_form: `repository` comes from a form: only the job's repository, its declared replicas and that
             of its table `drill` are taken.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:
         `job`, `passed`, `failed_step`, `code`, `error`, `failed_queries`, `still_rejected` (savepoints whose
@@ -74,43 +56,9 @@ class RunDrillOperator(EndsWhenKilled):
     """
 
     operation = "drill"
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "savepoint",
-        "repository",
-        "batches",
-        "limit",
-        "time_limit",
-        "scratch",
-        "keep",
-        "timeout",
-    )
     alert_kinds = ("drill-failed",)
 
-    def __init__(
-        self,
-        *,
-        savepoint: str | None = None,
-        repository: str | None = None,
-        batches: int | str | None = None,
-        limit: int | str | None = None,
-        time_limit: str | float | None = None,
-        scratch: str | None = None,
-        keep: bool | str = False,
-        timeout: str | float | None = None,
-        from_form: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.repository = repository
-        self.batches = batches
-        self.limit = limit
-        self.time_limit = time_limit
-        self.scratch = scratch
-        self.keep = keep
-        self.timeout = timeout
-        self.from_form = from_form
+    from_form: bool = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -120,24 +68,16 @@ class RunDrillOperator(EndsWhenKilled):
             AirflowFailException: The drill failed, or cannot be done as it is asked for.
             AirflowException: Its report could not be written down, and a retry may help.
         """
+        from streambank.drills.request import DrillRequest
+
         with airflow_failures():
-            repository = as_text(self.repository)
+            job = self.whole_job("A drill")
             if self.from_form:
-                check_form_repository(self.hook.declared.job(self.job), repository)
+                check_form_repository(job, self.repository)
+            request = DrillRequest(job, by=asked_by(context), why=self.why, **self.values_of(DrillOptions))
             with self.killable("drill", "its driver and its copy go."):
                 report = self.hook.recovery.drill(
-                    self.job,
-                    savepoint=as_text(self.savepoint),
-                    repository=repository,
-                    batches=as_batches(self.batches),
-                    limit=_limit(self.limit),
-                    time_limit_s=as_duration_s(self.time_limit),
-                    scratch=as_text(self.scratch),
-                    keep=as_bool(self.keep, "keep"),
-                    timeout_s=as_duration_s(self.timeout),
-                    note=self.why,
-                    by=asked_by(context),
-                    say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step),
+                    request, say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step)
                 )
             result = self._leave(context, report)
             if not report.passed:
@@ -174,27 +114,6 @@ class RunDrillOperator(EndsWhenKilled):
             code=report.code,
             hint=hint_of_code(report.code or "", self.job),
         )
-
-
-def as_batches(value: int | str | None) -> int | None:
-    """How many batches are executed again, as it came through a template; None for nothing.
-
-    Raises:
-        InputError: It is not a whole number, or less than 0 (code `bad-option`).
-    """
-    found = as_integer(value, "batches")
-    if found is not None and found < 0:
-        raise InputError(
-            f"batches must be 0 or more, not {found}.", code="bad-option", hint="0 executes no batch again."
-        )
-    return found
-
-
-def _limit(value: int | str | None) -> int | None:
-    found = as_integer(value, "limit")
-    if found is not None and found < 0:
-        raise InputError(f"limit must be 0 or more, not {found}.", code="bad-option", hint="0 drills all.")
-    return found
 
 
 def result_of(report: DrillReport) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseOperatorLink
@@ -113,7 +113,7 @@ class DriverOperator(StreambankOperator):
     """What the operators on a driver share."""
 
     operator_extra_links = (DriverLogLink(),)
-    driver_page: str | None = None
+    driver_page = cast("str | None", None)  # annotated, it would be an argument
     """The page, in its cluster, of the driver that this task has started or found; None for none."""
 
     @property

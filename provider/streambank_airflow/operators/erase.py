@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from streambank.core.options import Template, as_texts
 from streambank.core.units import say_count
-from streambank_airflow.operators.base import as_bool, as_integer, as_texts
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 _NO_VALUE = "key "
@@ -40,24 +40,13 @@ class EraseStateOperator(StateOperator):
 
     operation = "erase"
     limited = True
-    template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
 
     alert_kinds = ()
 
-    def __init__(
-        self,
-        *,
-        key: str | Mapping[str, Any],
-        operator: int | str | None = None,
-        replicas: Sequence[str] | str = (),
-        search: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.key = key
-        self.operator = operator
-        self.replicas = replicas
-        self.search = search
+    key: str | Mapping[str, Any] | Template
+    operator: int | Template | None = None
+    replicas: Sequence[str] | str | Template = ()
+    search: bool | Template = True
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """As for every operator, but a key is never read as a Python value: `1_000` is not `1000`."""
@@ -78,11 +67,11 @@ class EraseStateOperator(StateOperator):
         return {
             "operation": self.operation,
             "key": self.key if isinstance(self.key, str) else json.dumps(self.key),
-            "operator": as_integer(self.operator, "operator"),
+            "operator": self.operator,
         }
 
     def where_else(self) -> Sequence[str] | None:
-        return as_texts(self.replicas) if as_bool(self.search, "search") else None
+        return as_texts(self.replicas) if self.search else None
 
     def tell(self, report: Mapping[str, Any]) -> None:
         """Log what was done, and where else the key is."""
@@ -122,7 +111,7 @@ class EraseStateOperator(StateOperator):
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
         holding = report["holding"] or ()
-        if not report["searched"] and as_bool(self.search, "search"):
+        if not report["searched"] and self.search:
             made = f"Savepoint {report['savepoint']} is without it." if report["savepoint"] else ""
             raise AirflowFailException(
                 f"Other savepoints of job {self.job} were not searched: {report['why']} {made} "

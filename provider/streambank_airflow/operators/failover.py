@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import InputError, check_choice
+from streambank.core.errors import InputError
 from streambank.core.names import other_of
-from streambank.recovery.choices import parse_new_sinks
+from streambank.core.options import Template, as_data, as_text, as_texts
+from streambank.core.verb_options import FailoverOptions
+from streambank.recovery.choices import parse_file_sinks, parse_new_sinks
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import rows_table
@@ -16,12 +17,7 @@ from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     StreambankOperator,
-    as_bool,
-    as_data,
-    as_text,
-    as_texts,
     asked_by,
-    known_or_template,
     measured,
 )
 
@@ -34,18 +30,12 @@ _NOTHING = ("none", "other")
 """Answers of the form that say nothing."""
 
 
-class FailoverStreamingJobOperator(StreambankOperator):
+class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
     """Lets a job go on at its other site: fence, last savepoint, restore, start, and a batch as proof.
 
     A retry, or another run, finishes one that was interrupted.
 
     Args:
-        to: `primary` or `standby`; None, or `other`, for the one that is not active.
-        is_down: The site of which a person says that it is down; None, or `none`, for no such site.
-        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback`, `rollback-accept`
-            or `accept`.
-        source: What to do where input cannot be read again: `refuse` or `accept`.
-        final_savepoint: Fail where the site that was active answers, and gives no last savepoint.
         new_sinks: `OLD=NEW` texts, or a mapping: new output directories, over those that are declared.
         file_sinks: Output directories of file sinks that a savepoint does not name: a list of `QUERY=DIR`, or
             `DIR` for a job with one query.
@@ -63,43 +53,11 @@ class FailoverStreamingJobOperator(StreambankOperator):
     """
 
     operation = "failover"
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "to",
-        "is_down",
-        "sink",
-        "source",
-        "final_savepoint",
-        "new_sinks",
-        "file_sinks",
-        "plan_only",
-        "approved",
-    )
 
-    def __init__(
-        self,
-        *,
-        to: str | None = None,
-        is_down: str | None = None,
-        sink: str = "refuse",
-        source: str = "refuse",
-        final_savepoint: bool | str = True,
-        new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
-        file_sinks: Sequence[str] | str | None = None,
-        plan_only: bool | str = False,
-        approved: Mapping[str, Any] | str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.to = to
-        self.is_down = is_down
-        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
-        self.source = known_or_template(source, "source", SOURCE_CHOICES)
-        self.final_savepoint = final_savepoint
-        self.new_sinks = new_sinks
-        self.file_sinks = file_sinks
-        self.plan_only = plan_only
-        self.approved = approved
+    new_sinks: Mapping[str, str] | Sequence[str] | str | Template | None = None
+    file_sinks: Sequence[str] | str | Template | None = None
+    plan_only: bool | Template = False
+    approved: Mapping[str, Any] | str | Template | None = None
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -108,23 +66,23 @@ class FailoverStreamingJobOperator(StreambankOperator):
         Raises:
             AirflowFailException: It is refused: a person has to decide.
         """
+        from streambank.failover.report import FailoverRequest
+
         with airflow_failures():
-            asked: dict[str, Any] = {
-                "to": _site(self.to),
-                "is_down": _site(self.is_down),
-                "final_savepoint": as_bool(self.final_savepoint, "final_savepoint"),
-                "sink": check_choice(self.sink, "sink", SINK_CHOICES),
-                "source": check_choice(self.source, "source", SOURCE_CHOICES),
-                "new_sinks": _new_sinks(self.new_sinks),
-                "file_sinks": as_texts(self.file_sinks),
-                "by": asked_by(context),
-            }
-            if as_bool(self.plan_only, "plan_only"):
-                return self._show(context, self.hook.recovery.plan_failover(self.job, **asked))
-            report = self.hook.recovery.failover(
-                self.job,
+            job = self.hook.declared.at_either_site(self.job)
+            asked = {**self.values_of(FailoverOptions), "to": _site(self.to), "is_down": _site(self.is_down)}
+            request = FailoverRequest(
+                job,
+                new_outputs=_new_sinks(self.new_sinks),
+                file_sinks=parse_file_sinks(as_texts(self.file_sinks), job.queries),
+                by=asked_by(context),
+                why=self.why,
                 **asked,
-                note=self.why,
+            )
+            if self.plan_only:
+                return self._show(context, self.hook.recovery.plan_failover(request))
+            report = self.hook.recovery.failover(
+                request,
                 approved=_approved(self.approved),
                 say=lambda step: self.log.info("Fail-over of job %s: %s.", self.job, step),
             )

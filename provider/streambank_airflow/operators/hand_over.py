@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
 
+from streambank.core.options import Template
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by, by_schedule
+from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,12 +35,8 @@ class CheckRunDagOperator(StreambankOperator):
         `job`, `paused` (None where that was not asked, or Airflow does not say).
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
-
-    def __init__(self, *, run_dag_id: str, only_if: bool | str = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.run_dag_id = run_dag_id
-        self.only_if = only_if
+    run_dag_id: str
+    only_if: bool | Template = True
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check; see the class.
@@ -51,7 +47,7 @@ class CheckRunDagOperator(StreambankOperator):
         from streambank_airflow.watch.paused import is_paused
 
         with airflow_failures():
-            asked = as_bool(self.only_if, "only_if")
+            asked = self.only_if
             if asked and by_schedule(context):
                 asked = not self.hook.jobs.is_left_stopped(self.job, asked_by(context))
         paused = is_paused(context, self.run_dag_id) if asked else None
@@ -78,20 +74,10 @@ class JobWatchedOperator(StreambankOperator):
         `job`, `status` (`watched` or `finished`), `watcher` (which run watches, in words).
     """
 
-    def __init__(
-        self,
-        *,
-        run_dag_id: str,
-        timeout_s: float = 600.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        poll_interval_s: float = 2.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.run_dag_id = run_dag_id
-        self.timeout_s = timeout_s
-        self.deferrable = deferrable
-        self.poll_interval_s = poll_interval_s
+    run_dag_id: str
+    timeout_s: float = 600.0
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    poll_interval_s: float = 2.0
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait; see the class."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -14,25 +14,22 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
+from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.options import Template
 from streambank.core.shape import decode
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.choices import IF_RUNNING
+from streambank_airflow.choices import IfRunning
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import (
-    StreambankOperator,
-    as_bool,
-    as_number,
     asked_by,
     asker,
     by_schedule,
     flat,
-    known_or_template,
     left_stopped,
 )
 from streambank_airflow.operators.driver import DIED, DriverOperator, Waits, asked_at
@@ -55,7 +52,7 @@ SAVEPOINTS_KEY = "savepoints"
 """XCom key under which a stop leaves the savepoint of each query."""
 ENDED = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"})
 """States in which a task stays unless somebody clears it."""
-IF_STOPPED = ("skip", "fail")
+IfStopped = Literal["skip", "fail"]
 """What a start does where somebody has stopped the job after it was asked for."""
 _IMPATIENT = "With wait_until_possible=True this task would wait for that, for as long as it takes."
 
@@ -92,27 +89,14 @@ class StartStreamingJobOperator(DriverOperator):
         `jvm_pid`, `batch`, `log`, `seconds`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if", "fresh_start")
     alert_kinds = ("giving-up",)
 
-    def __init__(
-        self,
-        *,
-        only_if: bool | str = True,
-        fresh_start: bool | str = False,
-        if_stopped: str = "skip",
-        wait_until_possible: bool | None = None,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        poll_interval_s: float = 2.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.only_if = only_if
-        self.fresh_start = fresh_start
-        self.if_stopped = check_choice(if_stopped, "if_stopped", IF_STOPPED)
-        self.wait_until_possible = wait_until_possible
-        self.deferrable = deferrable
-        self.poll_interval_s = poll_interval_s
+    only_if: bool | Template = True
+    fresh_start: bool | Template = False
+    if_stopped: IfStopped = "skip"
+    wait_until_possible: bool | None = None
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    poll_interval_s: float = 2.0
 
     @property
     def is_patient(self) -> bool:
@@ -129,7 +113,7 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _begin(self, context: Context, known: Waits) -> dict[str, Any]:
         with self.waiting_for_storage(context, known), airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
             self.check_deferrable()
             obey = self.hook.jobs.obeys(self.job, asked_at(context), asked_by(context))
@@ -180,7 +164,7 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _is_fresh(self, context: Context) -> bool:
         """Whether a person lets the job begin again although its records are lost."""
-        fresh = as_bool(self.fresh_start, "fresh_start")
+        fresh = self.fresh_start
         if fresh and by_schedule(context):
             raise RefusedError(
                 f"A scheduled run asks for a fresh start of job {self.job}: only a person may accept that "
@@ -281,43 +265,18 @@ class StopStreamingJobOperator(DriverOperator):
         `seconds`; and under the XCom key `savepoints` that of each query (`main` where there is only one).
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "savepoint",
-        "drain",
-        "force_after_s",
-        "if_running",
-        "only_if",
-        "skip_if_stopped",
-        "shown",
-    )
+    savepoint: bool | Template = False
+    drain: bool | Template = False
+    force_after_s: float | Template | None = None
+    if_running: IfRunning | Template = "stop"
+    only_if: bool | Template = True
+    skip_if_stopped: bool | Template = False
+    shown: Mapping[str, int] | str | Template | None = None
+    only_before: str | None = None
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    poll_interval_s: float = 2.0
 
-    def __init__(
-        self,
-        *,
-        savepoint: bool | str = False,
-        drain: bool | str = False,
-        force_after_s: float | str | None = None,
-        if_running: str = "stop",
-        only_if: bool | str = True,
-        skip_if_stopped: bool | str = False,
-        shown: Mapping[str, int] | str | None = None,
-        only_before: str | None = None,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        poll_interval_s: float = 2.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.drain = drain
-        self.force_after_s = force_after_s
-        self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
-        self.only_if = only_if
-        self.skip_if_stopped = skip_if_stopped
-        self.shown = shown
-        self.only_before = only_before
-        self.deferrable = deferrable
-        self.poll_interval_s = poll_interval_s
+    def after_init(self) -> None:
         if self.job_in_dag is not None:
             self.outlets = [*self.outlets, savepoint_alias(self.job_in_dag)]
 
@@ -326,9 +285,9 @@ class StopStreamingJobOperator(DriverOperator):
         with airflow_failures():
             self._skip_unless_asked(context)
             self.check_deferrable()
-            if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
+            if self.if_running == "refuse":
                 self.hook.jobs.require_stopped(self.job)
-            savepoint = as_bool(self.savepoint, "savepoint")
+            savepoint = self.savepoint
             asked = self.hook.jobs.ask_to_stop(self.job, asker=asker(context), **self._how(context))
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
@@ -339,9 +298,9 @@ class StopStreamingJobOperator(DriverOperator):
         return left_stopped(self.hook, self.job) if self.only_before else ""
 
     def _skip_unless_asked(self, context: Context) -> None:
-        if not as_bool(self.only_if, "only_if"):
+        if not self.only_if:
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
-        left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
+        left_alone = self.skip_if_stopped
         if left_alone and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
@@ -371,8 +330,8 @@ class StopStreamingJobOperator(DriverOperator):
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {
-            "drain": as_bool(self.drain, "drain"),
-            "force_after_s": as_number(self.force_after_s, "force_after_s"),
+            "drain": self.drain,
+            "force_after_s": self.force_after_s,
             "note": self.why,
             "by": asked_by(context),
         }
@@ -394,7 +353,7 @@ class StopStreamingJobOperator(DriverOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is gone, or took too long; see the class."""
         self.raise_for_error(event)
-        return self._finish(context, as_bool(self.savepoint, "savepoint"), StopAsked(**event["remember"]))
+        return self._finish(context, self.savepoint, StopAsked(**event["remember"]))
 
     def _finish(self, context: Context, savepoint: bool, asked: StopAsked) -> dict[str, Any]:
         """Stop it, or see that it has stopped; and tell of the savepoints."""
@@ -450,19 +409,15 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         and `how` the old driver ended (`boundary`, `forced`, `killed`, `dead`, `none`).
     """
 
-    template_fields: Sequence[str] = (*StartStreamingJobOperator.template_fields, "force_after_s")
-
-    def __init__(self, *, force_after_s: float | str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.force_after_s = force_after_s
+    force_after_s: float | Template | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Restart it; see the class."""
         with airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException(f"This run does not restart job {self.job}.")
             self.check_deferrable()
-            if as_bool(self.fresh_start, "fresh_start"):
+            if self.fresh_start:
                 raise InputError(
                     "A restart keeps the job's records: fresh_start is not allowed.",
                     code="bad-option",
@@ -480,7 +435,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {
-            "force_after_s": as_number(self.force_after_s, "force_after_s"),
+            "force_after_s": self.force_after_s,
             "note": self.why,
             "by": asked_by(context),
             "asker": asker(context),

@@ -117,20 +117,10 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     alert_kinds = ("giving-up",)
     deferrable = True
 
-    def __init__(
-        self,
-        *,
-        max_failures: int | None = None,
-        backoff_s: float | None = None,
-        max_backoff_s: float | None = None,
-        poll_interval_s: float = 5.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.max_failures = max_failures
-        self.backoff_s = backoff_s
-        self.max_backoff_s = max_backoff_s
-        self.poll_interval_s = poll_interval_s
+    max_failures: int | None = None
+    backoff_s: float | None = None
+    max_backoff_s: float | None = None
+    poll_interval_s: float = 5.0
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make sure that it runs, then watch; see the class."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import conf
@@ -58,9 +58,9 @@ class OnSavepoint(StreambankOperator):
     """An operator on savepoints."""
 
     operator_extra_links = (SavepointLink(),)
-    savepoint_page: str | None = None
+    savepoint_page = cast("str | None", None)  # annotated, it would be an argument
     """The URL of the page that its link leads to; None for none."""
-    work: Sequence[SavepointWork] = ()
+    work = cast("Sequence[SavepointWork]", ())
     """What it did with which savepoint."""
 
     def did(self, verb: Verb, *results: Mapping[str, Any]) -> None:

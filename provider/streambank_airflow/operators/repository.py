@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator
 
 from streambank.core.errors import InputError, StreambankError
+from streambank.core.options import Template
 from streambank.core.units import parse_duration_s, say_count
 from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
@@ -21,8 +22,6 @@ from streambank_airflow.operators.base import (
     FindsJobs,
     SparkWork,
     StreambankOperator,
-    as_bool,
-    as_integer,
     asked_by,
     flat,
     measured,
@@ -49,11 +48,7 @@ class RepositoryOperator(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
-
-    def __init__(self, *, only_if: bool | str = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.only_if = only_if
+    only_if: bool | Template = True
 
     def skip_unless_asked(self) -> None:
         """Skip the task where the form says so.
@@ -62,7 +57,7 @@ class RepositoryOperator(StreambankOperator):
             AirflowSkipException: It does.
             InputError: It says neither yes nor no (code `bad-option`).
         """
-        if not as_bool(self.only_if, "only_if"):
+        if not self.only_if:
             raise AirflowSkipException("This run does not include this step.")
 
     def tell(self, report: ExpireReport) -> None:
@@ -131,21 +126,11 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     """
 
     operation = "replicate"
-    template_fields: Sequence[str] = (*SparkWork.template_fields, "only_if", "to", "max_rate")
     alert_kinds = ("replica-failed",)
 
-    def __init__(
-        self,
-        *,
-        to: Sequence[str] | str = (),
-        parallel: int | None = None,
-        max_rate: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.to = to
-        self.parallel = parallel
-        self.max_rate = max_rate
+    to: Sequence[str] | str | Template = ()
+    parallel: int | None = None
+    max_rate: str | Template | None = None
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -225,49 +210,18 @@ class ExpireSavepointsOperator(RepositoryOperator):
     """
 
     operation = "expire"
-    template_fields: Sequence[str] = (
-        *RepositoryOperator.template_fields,
-        "keep_last",
-        "keep_hourly",
-        "keep_daily",
-        "keep_weekly",
-        "keep_monthly",
-        "keep_yearly",
-        "keep_within",
-        "min_verified",
-        "max_age",
-        "time_zone",
-        "plan_only",
-    )
 
-    def __init__(
-        self,
-        *,
-        keep_last: int | str | None = None,
-        keep_hourly: int | str | None = None,
-        keep_daily: int | str | None = None,
-        keep_weekly: int | str | None = None,
-        keep_monthly: int | str | None = None,
-        keep_yearly: int | str | None = None,
-        keep_within: str | None = None,
-        min_verified: int | str | None = None,
-        max_age: str | None = None,
-        time_zone: str | None = None,
-        plan_only: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.keep_last = keep_last
-        self.keep_hourly = keep_hourly
-        self.keep_daily = keep_daily
-        self.keep_weekly = keep_weekly
-        self.keep_monthly = keep_monthly
-        self.keep_yearly = keep_yearly
-        self.keep_within = keep_within
-        self.min_verified = min_verified
-        self.max_age = max_age
-        self.time_zone = time_zone
-        self.plan_only = plan_only
+    keep_last: int | Template | None = None
+    keep_hourly: int | Template | None = None
+    keep_daily: int | Template | None = None
+    keep_weekly: int | Template | None = None
+    keep_monthly: int | Template | None = None
+    keep_yearly: int | Template | None = None
+    keep_within: str | Template | None = None
+    min_verified: int | Template | None = None
+    max_age: str | Template | None = None
+    time_zone: str | Template | None = None
+    plan_only: bool | Template = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -275,7 +229,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         with airflow_failures():
             self.skip_unless_asked()
             report = self.hook.repository.expire(
-                self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
+                self.job, self._policy(), dry_run=self.plan_only, by=asked_by(context)
             )
             tags = [] if report.dry_run else self.hook.repository.settle_tags(self.job)
         self.tell(report)
@@ -301,13 +255,13 @@ class ExpireSavepointsOperator(RepositoryOperator):
                 "keep_monthly",
                 "keep_yearly",
             )
-            if (number := as_integer(getattr(self, name), name)) is not None
+            if (number := getattr(self, name)) is not None
         }
         if self.keep_within not in (None, "", "None"):
             given["keep_within_s"] = parse_duration_s(str(self.keep_within))
         if self.max_age not in (None, "", "None"):
             given["max_age_s"] = parse_max_age_s(str(self.max_age))
-        least = as_integer(self.min_verified, "min_verified")
+        least = self.min_verified
         zone = str(self.time_zone) if self.time_zone not in (None, "", "None") else None
         alone = "min_verified" if least is not None else "time_zone" if zone is not None else None
         if not given and alone is None:
@@ -342,18 +296,15 @@ class ExpireReplicasOperator(RepositoryOperator):
     """
 
     operation = "expire_replicas"
-    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "plan_only")
 
-    def __init__(self, *, plan_only: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.plan_only = plan_only
+    plan_only: bool | Template = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire in the replicas; see the class."""
         with airflow_failures():
             self.skip_unless_asked()
-            dry_run = as_bool(self.plan_only, "plan_only")
+            dry_run = self.plan_only
             found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
             tags = [] if dry_run else self.hook.repository.settle_tags(self.job)
         self.tell_tags(tags)
@@ -389,12 +340,9 @@ class SweepRepositoryOperator(RepositoryOperator):
     """
 
     operation = "sweep"
-    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "grace", "plan_only")
 
-    def __init__(self, *, grace: str = "24h", plan_only: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.grace = grace
-        self.plan_only = plan_only
+    grace: str | Template = "24h"
+    plan_only: bool | Template = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -404,7 +352,7 @@ class SweepRepositoryOperator(RepositoryOperator):
             report = self.hook.repository.sweep(
                 self.job,
                 grace_s=parse_duration_s(str(self.grace)),
-                dry_run=as_bool(self.plan_only, "plan_only"),
+                dry_run=self.plan_only,
                 by=asked_by(context),
             )
         found = report.to_dict()
@@ -436,26 +384,10 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
     """
 
     operation = "repair"
-    template_fields: Sequence[str] = (
-        *SparkWork.template_fields,
-        "only_if",
-        "savepoint",
-        "sources",
-        "plan_only",
-    )
 
-    def __init__(
-        self,
-        *,
-        savepoint: str | None = None,
-        sources: Sequence[str] | str = (),
-        plan_only: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.sources = sources
-        self.plan_only = plan_only
+    savepoint: str | Template | None = None
+    sources: Sequence[str] | str | Template = ()
+    plan_only: bool | Template = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -472,7 +404,7 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
                 self.job,
                 named,
                 tuple(sources or ()),
-                dry_run=as_bool(self.plan_only, "plan_only"),
+                dry_run=self.plan_only,
                 by=asked_by(context),
                 executor=self.machines,
             )
@@ -516,21 +448,11 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
         `replicas`, `behind` (how many lack more than that), `lacking` (savepoints, over all replicas).
     """
 
-    template_fields: Sequence[str] = ("jobs_file", "streambank_conn_id", "at_most")
     ui_color = StreambankOperator.ui_color
 
-    def __init__(
-        self,
-        *,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        at_most: int | str = 1,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.at_most = at_most
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    at_most: int | Template = 1
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look; see the class.
@@ -539,7 +461,7 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
             AirflowFailException: A replica is behind.
         """
         with airflow_failures():
-            most = as_integer(self.at_most, "at_most") or 0
+            most = self.at_most or 0
             found = self.hook.repository.behind()
         late = [(place, job, lacking) for place, job, lacking in found if lacking > most]
         for place, job, lacking in found:

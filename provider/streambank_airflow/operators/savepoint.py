@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from streambank.core.choices import CLOSURE_KINDS, VERIFICATIONS
-from streambank.core.errors import NotFoundError, check_choice
+from streambank.core.choices import ClosureKind
+from streambank.core.errors import NotFoundError
+from streambank.core.options import Template, as_texts
 from streambank.core.units import say_bytes, say_count, say_duration
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
@@ -17,11 +18,7 @@ from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.operators.base import (
     SparkWork,
     StreambankOperator,
-    as_bool,
-    as_integer,
-    as_texts,
     asked_by,
-    known_or_template,
     measured,
     tried_by,
 )
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 NOTHING = (None, "", "None")
 """What a template gives where nothing is chosen."""
-LEVELS = (*VERIFICATIONS, "deep")
+Level = Literal["none", "quick", "full", "sampled", "deep"]
 LOOKED = {"quick": "compared by size", "deep": "read and compared, and all state opened by Spark"}
 """What a verification did with each file, by its level."""
 SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes", "seconds")
@@ -69,42 +66,18 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
     """
 
     operation = "take"
-    template_fields: Sequence[str] = (
-        *SparkWork.template_fields,
-        "checkpoint",
-        "file_sinks",
-        "kafka",
-        "batch",
-        "closure",
-        "name",
-        "pin",
-        "new_query",
-    )
 
-    def __init__(
-        self,
-        *,
-        checkpoint: str | None = None,
-        file_sinks: Sequence[str] = (),
-        kafka: str | None = None,
-        batch: int | str | None = None,
-        closure: str | None = None,
-        name: str | None = None,
-        pin: bool | str = False,
-        new_query: bool | str = False,
-        skip_if_never_started: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.checkpoint = checkpoint
-        self.file_sinks = file_sinks
-        self.kafka = kafka
-        self.batch = batch
-        self.closure = None if closure is None else known_or_template(closure, "closure", CLOSURE_KINDS)
-        self.name = name
-        self.pin = pin
-        self.new_query = new_query
-        self.skip_if_never_started = skip_if_never_started
+    checkpoint: str | Template | None = None
+    file_sinks: Sequence[str] | Template = ()
+    kafka: str | Template | None = None
+    batch: int | Template | None = None
+    closure: ClosureKind | Template | None = None
+    name: str | Template | None = None
+    pin: bool | Template = False
+    new_query: bool | Template = False
+    skip_if_never_started: bool = False
+
+    def after_init(self) -> None:
         if self.job_in_dag is not None:
             self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
 
@@ -118,10 +91,10 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
                     self.job,
                     checkpoint=self.checkpoint,
                     file_sinks=as_texts(self.file_sinks),
-                    batch=as_integer(self.batch, "batch"),
+                    batch=self.batch,
                     closure=None if self.closure in NOTHING else self.closure,
-                    pin=as_bool(self.pin, "pin"),
-                    new_query=as_bool(self.new_query, "new_query"),
+                    pin=self.pin,
+                    new_query=self.new_query,
                     note=self.why,
                     name=name,
                     by=tried_by(context) if name else asked_by(context),
@@ -179,34 +152,15 @@ class ImportSavepointOperator(OnSavepoint):
     """
 
     operation = "import"
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "copy",
-        "batch",
-        "file_sinks",
-        "without_sinks",
-        "pin",
-        "new_query",
-    )
 
-    def __init__(
-        self,
-        *,
-        copy: str,
-        batch: int | str | None = None,
-        file_sinks: Sequence[str] = (),
-        without_sinks: bool | str = False,
-        pin: bool | str = False,
-        new_query: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.copy = copy
-        self.batch = batch
-        self.file_sinks = file_sinks
-        self.without_sinks = without_sinks
-        self.pin = pin
-        self.new_query = new_query
+    copy: str | Template
+    batch: int | Template | None = None
+    file_sinks: Sequence[str] | Template = ()
+    without_sinks: bool | Template = False
+    pin: bool | Template = False
+    new_query: bool | Template = False
+
+    def after_init(self) -> None:
         if self.job_in_dag is not None:
             self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
 
@@ -217,11 +171,11 @@ class ImportSavepointOperator(OnSavepoint):
             result = self.hook.savepoints.import_copy(
                 self.job,
                 str(self.copy),
-                batch=as_integer(self.batch, "batch"),
+                batch=self.batch,
                 file_sinks=as_texts(self.file_sinks),
-                without_sinks=as_bool(self.without_sinks, "without_sinks"),
-                pin=as_bool(self.pin, "pin"),
-                new_query=as_bool(self.new_query, "new_query"),
+                without_sinks=self.without_sinks,
+                pin=self.pin,
+                new_query=self.new_query,
                 note=self.why,
                 by=asked_by(context),
             )
@@ -258,28 +212,16 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
     """
 
     operation = "verify"
-    template_fields: Sequence[str] = (*SparkWork.template_fields, "savepoint", "level", "share")
 
-    def __init__(
-        self,
-        *,
-        savepoint: str = "latest",
-        level: str = "quick",
-        share: str = DEFAULT_SHARE,
-        fail_on_findings: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.level = known_or_template(level, "level", LEVELS)
-        self.share = share
-        self.fail_on_findings = fail_on_findings
+    savepoint: str | Template = "latest"
+    level: Level | Template = "quick"
+    share: str | Template = DEFAULT_SHARE
+    fail_on_findings: bool = True
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
-            check_choice(self.level, "level", LEVELS)
             if self.level == "none":
                 raise AirflowSkipException("Verification is off in this run.")
             if self.level == "sampled":
@@ -377,17 +319,13 @@ class PinSavepointOperator(StreambankOperator):
         `job`, `savepoint`, `pinned`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "pinned")
-
-    def __init__(self, *, savepoint: str, pinned: bool | str = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.pinned = pinned
+    savepoint: str | Template
+    pinned: bool | Template = True
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin or unpin it; see the class."""
         with airflow_failures():
-            pinned = as_bool(self.pinned, "pinned")
+            pinned = self.pinned
             found = self.hook.savepoints.pin(
                 self.job, str(self.savepoint), pinned=pinned, note=self.why, by=asked_by(context)
             )
@@ -406,11 +344,7 @@ class UndeleteSavepointOperator(StreambankOperator):
         `job`, `savepoint`, `already_listed`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint")
-
-    def __init__(self, *, savepoint: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
+    savepoint: str | Template
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Bring it back; see the class."""

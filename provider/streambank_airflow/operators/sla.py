@@ -14,17 +14,12 @@ from airflow.sdk import BaseNotifier, BaseOperator
 from streambank.control.watch import LATE_S
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.options import as_bool
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import (
-    RESULT_KEY,
-    FindsJobs,
-    alert_of_failure,
-    as_bool,
-    known_or_template,
-)
+from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, alert_of_failure, known_or_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

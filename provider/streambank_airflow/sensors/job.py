@@ -12,11 +12,12 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from streambank.core.errors import InputError
+from streambank.core.options import as_integer
 from streambank_airflow.airflow_versions import KEEPS_IN_TASKS, task_store
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_integer
+from streambank_airflow.operators.base import FindsJobs
 from streambank_airflow.watch.job import LOST, STATES
 
 if TYPE_CHECKING:

@@ -88,8 +88,9 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     loaded = json.loads(said.stdout.splitlines()[-1])
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
     assert foreign == [
-        "streambank",
-        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".last_read", ".text")),
+        *("streambank", "streambank.advice", "streambank.advice.request"),
+        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".last_read", ".options", ".text")),
+        "streambank.core.verb_options",
         *("streambank.driver", "streambank.driver.spark_releases"),  # which PySpark the `state` verbs get
     ]
 

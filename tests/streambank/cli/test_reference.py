@@ -11,6 +11,7 @@ import typer
 from streambank.cli.app import app
 from tests.support.declared_commands import declared_commands
 from tests.support.paths import ROOT
+from tests.support.reference_pages import with_options
 
 PAGE = ROOT / "docs/reference/cli.md"
 COMMON = {"--json", "--debug", "--help", "-h"}
@@ -44,3 +45,8 @@ def test_every_verb_and_option_is_documented() -> None:
     for entry in declared_commands():
         own |= commands(typer.main.get_command(entry.load()), f"streambank {entry.name.replace('.', ' ')}")
     assert documented() == own
+
+
+def test_options_that_requests_declare_are_there_in_their_words() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_options(page), "write them by `python -m tests.support.reference_pages`"

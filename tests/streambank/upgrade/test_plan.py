@@ -23,10 +23,10 @@ from tests.support.waiting import poll
 
 def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
     before = kinds(managed)
-    planned = upgrade(request_of(managed), plan_only=True)
+    planned = upgrade(request_of(managed, plan_only=True))
     assert (planned.state, planned.changes, planned.no_way_back) == ("nothing-to-do", (), "")
     deploy(managed)
-    planned = upgrade(request_of(managed, args=("x",), conf={"spark.a": "1"}), plan_only=True)
+    planned = upgrade(request_of(managed, args=("x",), conf={"spark.a": "1"}, plan_only=True))
     assert planned.state == "planned"
     assert [one.split(" ")[0:2] for one in planned.changes] == [
         ["the", "program"],
@@ -35,7 +35,7 @@ def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
     ]
     (note,) = planned.notes
     assert "only for this user on this host" in note and "(code-not-proven)" in note
-    assert upgrade(request_of(managed), plan_only=True).notes == (), "what is declared needs no proof"
+    assert upgrade(request_of(managed, plan_only=True)).notes == (), "what is declared needs no proof"
     assert newest_upgrade(managed.control) is None
     assert chosen_records(managed.control).numbers() == []
     assert kinds(managed) == before
@@ -67,10 +67,10 @@ def test_a_plan_says_that_cleaned_files_may_close_the_way_back(tmp_path: Path) -
 def test_a_plan_says_that_the_new_code_cannot_be_rehearsed(managed: Managed) -> None:
     deploy(managed)
     poll(lambda: managed.control.query_facts() is not None)
-    assert upgrade(request_of(managed), plan_only=True).notes == ()
+    assert upgrade(request_of(managed, plan_only=True)).notes == ()
     facts = managed.control.query_facts() or {}
     managed.control.record_query(None, {**facts, "output": {"kind": "foreachBatch"}})
-    (note,) = upgrade(request_of(managed), plan_only=True).notes
+    (note,) = upgrade(request_of(managed, plan_only=True)).notes
     assert "needs --unrehearsed: Query main is a copy" in note and "foreachBatch" in note
 
 
@@ -89,7 +89,7 @@ def test_without_a_way_back_it_is_refused_unless_that_is_accepted(managed: Manag
     by_an_older_version = {**json.loads(launch.read_text()), "code": None}
     launch.write_text(json.dumps(by_an_older_version))
     deploy(managed)
-    planned = upgrade(request_of(managed), plan_only=True)
+    planned = upgrade(request_of(managed, plan_only=True))
     assert "an older version" in planned.no_way_back
     with pytest.raises(RefusedError) as refused:
         upgraded(managed)

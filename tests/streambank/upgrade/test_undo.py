@@ -89,7 +89,7 @@ def test_a_copy_that_is_not_what_it_was_closes_the_way_back_before_a_stop(manage
     for copy in (managed.folder / "repository.control/flights/code").glob("*/app.py"):
         copy.write_text("raise SystemExit\n")
     deploy(managed, "# a third\n")
-    planned = upgrade(request_of(managed), plan_only=True)
+    planned = upgrade(request_of(managed, plan_only=True))
     assert "not what it was" in planned.no_way_back
 
 

@@ -237,7 +237,7 @@ def test_it_is_the_driver_that_takes_over(managed: Managed) -> None:
     assert said.index("driver-waiting") < said.index("upgrading")
     event = managed.control.last_event("driver-waiting")
     assert event is not None and event["launch_id"] == done.launch_id
-    cold = upgraded(managed, args=(*managed.job.args, "--batches", "1000000"), warm=False)
+    cold = upgraded(managed, args=(*managed.job.args, "--batches", "1000000"), cold=True)
     assert (cold.state, cold.warm, "launch" in cold.steps) == ("upgraded", False, False)
 
 

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, Param
 
 from streambank.control.drills import drills_of, last_passed
 from streambank.drills.report import DrillReport
+from streambank.drills.request import DrillRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.sla.assess import assess_job
 from streambank_airflow.dags.jobs import build_dags
@@ -77,7 +78,7 @@ def test_the_form_offers_what_is_declared_and_no_place_to_write_to(tmp_path: Pat
 def test_each_savepoint_may_be_what_a_schedule_drills(tmp_path: Path) -> None:
     text = '[jobs.NAME.drill]\nschedule = "@weekly"\nsavepoint = "each"\nlimit = 4\ntime_limit = "2h"\n'
     params = declared(tmp_path, text)["flights.drill"].params
-    assert (params["savepoint"], params["limit"], params["time_limit"]) == ("each", 4, "7200s")
+    assert (params["savepoint"], params["limit"], params["time_limit"]) == ("each", 4, "2h")
     assert Param(None, **params.get_param("limit").schema).resolve() is None
 
 
@@ -132,9 +133,9 @@ def test_a_run_that_keeps_the_job_running_is_not_disturbed(airflow_database: Non
 
     def drill() -> None:
         # As the operator does: two tasks of `dag.test` cannot run at once in one process.
-        asked: dict[str, Any] = dict.fromkeys(("savepoint", "repository", "batches", "scratch", "timeout_s"))
         hook = StreambankHook(jobs_file=str(managed.jobs_file))
-        report = hook.recovery.drill("flights", keep=False, note="", by=BY, say=lambda step: None, **asked)
+        request = DrillRequest(hook.declared.whole("flights", "A drill"), by=BY)
+        report = hook.recovery.drill(request, say=lambda step: None)
         assert isinstance(report, DrillReport)
         reports.append(report)
 

@@ -24,8 +24,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import listed
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.base import REPORT_KEY, as_duration_s
-from streambank_airflow.operators.drill import RunDrillOperator, _limit
+from streambank_airflow.operators.base import REPORT_KEY
+from streambank_airflow.operators.drill import RunDrillOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import BY, Managed
@@ -193,24 +193,12 @@ def test_the_message_of_many_that_failed_names_three_and_the_report_all(tmp_path
     assert report.error.count("at the step") == 5
 
 
-@pytest.mark.parametrize(("given", "limit_s"), [("", None), ("0s", 0.0), ("2h", 7200.0), (5, 5.0)])
-def test_a_time_limit_that_is_empty_is_the_declared_one_and_0_is_none(
-    given: str | float | None, limit_s: float | None
-) -> None:
-    assert as_duration_s(given) == limit_s
-
-
-@pytest.mark.parametrize(("given", "limit"), [("", None), ("0", 0), ("4", 4)])
-def test_a_limit_that_is_empty_is_the_declared_one_and_0_is_all(given: str, limit: int | None) -> None:
-    assert _limit(given) == limit
-
-
 @pytest.mark.storm
 def test_a_copy_that_takes_too_long_fails_and_may_be_kept(
     saved: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     saved.hangs.write_text("0", encoding="utf-8")
-    run = run_dag(dag_of(saved, batches=0, timeout="4s", keep=True))  # the copy starts in less
+    run = run_dag(dag_of(saved, batches=0, timeout_s="4s", keep=True))  # the copy starts in less
 
     result = xcom(run, "drill")
     assert (result["failed_step"], result["code"]) == ("batches", "drill-timeout")
@@ -246,7 +234,7 @@ def once_it_runs(managed: Managed, act: Callable[[], None]) -> Iterator[list[Pro
 def test_a_task_that_is_killed_ends_the_driver_and_removes_the_copy(saved: Managed) -> None:
     saved.hangs.write_text("0", encoding="utf-8")  # or it would end by itself
     with once_it_runs(saved, lambda: os.kill(os.getpid(), signal.SIGTERM)) as found:
-        run = run_dag(dag_of(saved, batches=0, timeout="30s"))
+        run = run_dag(dag_of(saved, batches=0, timeout_s="30s"))
 
     assert task_states(run) == {"drill": "failed"}
     assert found and not any(one.is_living() for one in found)

@@ -63,7 +63,7 @@ def test_state_is_migrated_to_rocksdb(
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
     source = open_store(unpack("4.3.0/hdfs-dedup", tmp_path / "old") / "checkpoint")
     taken = take(TakeRequest(source, repository, "dedup"))
-    where = {"job": "dedup", "jobs_file": str(tmp_path / "jobs.toml")}
+    where: dict[str, Any] = {"job": "dedup", "jobs_file": str(tmp_path / "jobs.toml")}
     with DAG("own", schedule=None, default_args={"retries": 0}) as dag:
         MigrateStateOperator(task_id="migrate", partitions="3", note="bigger", **where)
         MigrateStateOperator(task_id="wrong", provider="leveldb", **where)

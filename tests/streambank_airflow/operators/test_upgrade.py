@@ -35,7 +35,7 @@ def running(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> Managed:
 def dag_of(managed: Managed, **arguments: Any) -> DAG:
     with DAG("one_upgrade", schedule=None) as dag:
         UpgradeStreamingJobOperator(
-            task_id="upgrade", job="flights", jobs_file=str(managed.jobs_file), watch=1.0, **arguments
+            task_id="upgrade", job="flights", jobs_file=str(managed.jobs_file), watch_s=1.0, **arguments
         )
     return dag
 

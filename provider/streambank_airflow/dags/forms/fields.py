@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_origin
 
 from airflow.sdk import Param
+
+from streambank.core.options import Declared, options_of, write_duration
 
 PRINTED = r"[^\x00-\x1f\x7f]"
 """One character that is printed."""
@@ -65,3 +67,58 @@ def start_and_note() -> dict[str, Param]:
 def optional(default: Any, title: str, description: str, kind: str = "string", **more: Any) -> Param:
     """An answer that may be left empty."""
     return Param(default, type=["null", kind], title=title, description_md=description, **more)
+
+
+def form_of(
+    options: type[Any],
+    defaults: Mapping[str, Any] | None = None,
+    more: Mapping[str, str] | None = None,
+    **instead: Param,
+) -> dict[str, Param]:
+    """The fields of a form: what a dataclass of options has a title for.
+
+    Args:
+        defaults: What a job declares, by the name of the option.
+        more: What else is said of an option, by its name.
+        instead: Fields that a job's declaration makes, in place of those.
+    """
+    asked = [one for one in options_of(options) if one.option is not None and one.option.title]
+    made = {one.said: _field(one, defaults or {}, more or {}) for one in asked}
+    return made | instead | {"note": note()}
+
+
+def answers_of(options: type[Any]) -> dict[str, Any]:
+    """Templates for what a form was answered, as the arguments of an operator."""
+    asked = [one for one in options_of(options) if one.option is not None and one.option.title]
+    return {one.name: f"{{{{ params.get('{one.said}') }}}}" for one in asked}
+
+
+def _field(option: Declared, defaults: Mapping[str, Any], more: Mapping[str, str]) -> Param:
+    said = option.option
+    assert said is not None, "only options have titles"
+    default = None if option.default is None else option.default()
+    default = defaults.get(option.name, default)
+    texts, schema = [said.help, more.get(option.name, "")], dict[str, Any]()
+    if option.values:
+        shown = {one: f"{one} - {said.choices[one]}" if said.choices else one for one in option.values}
+        schema = {"type": "string", "enum": list(shown), "values_display": shown}
+    elif option.is_duration:
+        texts.append("A duration such as `10m`.")
+        default = None if default is None else write_duration(default)
+        schema = {"type": "string", "minLength": 1}
+    elif get_origin(option.kind) is Mapping:
+        default, schema = default or None, {"type": "object"}
+    elif get_origin(option.kind) is tuple:
+        texts.append("A JSON list of texts.")
+        schema = {"type": "array", "items": {"type": "string"}}
+    else:
+        schema = {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[option.kind]}
+    if said.least is not None:
+        schema["minimum"] = said.least
+    if default is None or (option.optional and not option.values):
+        texts.append(f"Empty: {said.usual}." if said.usual else "")
+        schema["type"] = ["null", schema["type"]]
+        schema.pop("minLength", None)
+    if said.section:
+        schema["section"] = said.section
+    return Param(default, title=said.title, description_md=" ".join(filter(None, texts)), **schema)

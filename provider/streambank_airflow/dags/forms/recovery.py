@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Param
 
+from streambank.core.verb_options import DrillOptions, FailoverOptions, RefreshOptions, UpgradeOptions
 from streambank_airflow.choices import ALL_QUERIES, DECLARED, NEAREST
 from streambank_airflow.dags.forms.fields import (
     END,
     PLACE,
     PRINTED,
     choice,
+    form_of,
     note,
     optional,
 )
@@ -55,40 +57,22 @@ DRILLED = {
 }
 
 
-def refresh_form(queries: Sequence[str], repositories: Sequence[str], source: str) -> dict[str, Param]:
+def refresh_form(repositories: Sequence[str], source: str) -> dict[str, Param]:
     """The form of `<job>.refresh.<copy>`.
 
     Args:
-        queries: The job's queries where it has several by name: no id of a savepoint is of all of them.
         repositories: Where savepoints may come from, `declared` first.
         source: What the copy declares for input that cannot be read again.
     """
-    other = "" if queries else "; a batch (`batch:41`); an id, or the beginning of one"
     shown = {NEAREST: ANY_PLACE, DECLARED: "as the copy declares"}
-    return {
-        "savepoint": Param(
-            "latest-good",
-            type="string",
-            minLength=1,
-            title="Savepoint",
-            description_md="Which savepoint of each query becomes the copy. `latest-good` is the newest that "
-            f"verifies. Or a time, for the newest from then or before; a name{other}.",
-        ),
-        "repository": choice(
-            repositories[0],
-            {one: shown.get(one, one) for one in repositories},
-            title="Repository",
-            description_md="Where the savepoint comes from: what the copy declares, the job's repository, or "
-            "a declared replica.",
-        ),
-        "source": choice(
-            source,
-            {**SOURCE_CHOICES, "refuse": "refuse - fail if input is lost, unknown, or cannot be repeated"},
-            title="Input that cannot be read again",
-            description_md="What the copy would read next, and the sources no longer have.",
-        ),
-        "note": note(),
-    }
+    repository = choice(
+        repositories[0],
+        {one: shown.get(one, one) for one in repositories},
+        title="Repository",
+        description_md="Where the savepoint comes from: what the copy declares, the job's repository, or a "
+        "declared replica.",
+    )
+    return form_of(RefreshOptions, {"source": source}, repository=repository)
 
 
 def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequence[str]) -> dict[str, Param]:
@@ -99,8 +83,8 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
         drill: What the declaration says of drills.
         repositories: Where savepoints may come from, the usual place first.
     """
-    return {
-        "savepoint": choice(
+    savepoint = (
+        choice(
             drill.savepoint,
             DRILLED,
             title="Savepoint",
@@ -117,49 +101,16 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             description_md="`latest-good` is the newest that verifies, `random` any that is kept, `each` all "
             "of them, one drill after the other. Or a time, for the newest from then or before; a batch "
             "(`batch:41`); a name; an id, or the beginning of one.",
-        ),
-        "repository": choice(
-            repositories[0],
-            {one: one for one in repositories},
-            title="Repository",
-            description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
-        ),
-        "batches": Param(
-            drill.batches,
-            type="integer",
-            minimum=0,
-            title="Batches to execute again",
-            description_md="How many batches of the live query after the savepoint's the copy executes, for "
-            "comparison.",
-        ),
-        "limit": optional(
-            drill.limit,
-            "At most so many savepoints",
-            "With `each`: the newest ones. 0: all. Empty: as declared.",
-            "integer",
-            minimum=0,
-        ),
-        "time_limit": optional(
-            None if drill.time_limit_s is None else f"{drill.time_limit_s:g}s",
-            "Time limit of all drills",
-            "With `each`: a duration such as `2h`, after which no more drills begin; the next run goes on "
-            "with the savepoints that are left. `0s`: no limit. Empty: as declared.",
-        ),
-        "keep": Param(
-            False,
-            type="boolean",
-            title="Keep the copy",
-            description_md="Leave checkpoint, output and log of the copy, for a look. Delete them later.",
-        ),
-        "note": note(),
-    }
-
-
-COMPARED = {
-    "none": "none - differences are only reported",
-    "counts": "counts - as many rows of input, state and output",
-    "values": "values - the same rows, and the same state",
-}
+        )
+    )
+    declared = {name: getattr(drill, name) for name in ("batches", "limit", "time_limit_s")}
+    repository = choice(
+        repositories[0],
+        {one: one for one in repositories},
+        title="Repository",
+        description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
+    )
+    return form_of(DrillOptions, declared, savepoint=savepoint, repository=repository)
 
 
 def upgrade_form(batches: int, applications: Sequence[str] | None = None) -> dict[str, Param]:
@@ -169,79 +120,12 @@ def upgrade_form(batches: int, applications: Sequence[str] | None = None) -> dic
         batches: How many batches of the live query the rehearsal executes again, by default.
         applications: Which applications may be named, as declared; None for those beside the declared one.
     """
-    return {
-        "plan_only": Param(
-            False,
-            type="boolean",
-            title="Only show what would change",
-            description_md="Compare what runs with what is declared now, and do nothing.",
-        ),
-        "compare": choice(
-            "none",
-            COMPARED,
-            title="What must be equal",
-            description_md="What the new code has to compute as the old one did for the same batches, in the "
-            "rehearsal. If it does not, the job stays as it is.",
-        ),
-        "watch": Param(
-            "2m",
-            type="string",
-            minLength=1,
-            title="Watch the new code for",
-            description_md="A duration such as `10m`. If the new code does not get on, it is undone.",
-        ),
-        "batches": Param(
-            batches,
-            type="integer",
-            minimum=0,
-            title="Batches to execute again",
-            description_md="How many batches of the live query the new code executes in the rehearsal.",
-        ),
-        "application": optional(
-            None,
-            "Application",
-            "Another application than the declared one, by its absolute path: "
-            + (
-                "a Python program in the same folder."
-                if applications is None
-                else f"what {', '.join(map(code, applications)) or 'nothing'} names from its folder."
-            ),
-        ),
-        "args": optional(
-            None,
-            "Arguments",
-            "Other arguments than the declared ones, all of them: a JSON list of texts.",
-            "array",
-            items={"type": "string"},
-        ),
-        "conf": optional(
-            None,
-            "Settings of Spark",
-            "Over the declared ones, by name: of shuffles, adaptive execution, RocksDB, memory and cores.",
-            "object",
-        ),
-        "unrehearsed": Param(
-            False,
-            type="boolean",
-            title="Go on without a rehearsal",
-            description_md="Go on although the rehearsal could not run the new code (`foreachBatch`).",
-        ),
-        "no_way_back": Param(
-            False,
-            type="boolean",
-            title="Go on without a way back",
-            description_md="Go on although the upgrade could not be undone by itself.",
-        ),
-        "cold": Param(
-            False,
-            type="boolean",
-            title="Launch the new driver after the stop",
-            description_md="Where there is no room for both drivers. Otherwise the new one is launched "
-            "before the old one is stopped, and waits.",
-            section="More",
-        ),
-        "note": note(),
-    }
+    named = (
+        "a Python program in the same folder."
+        if applications is None
+        else f"what {', '.join(map(code, applications)) or 'nothing'} names from its folder."
+    )
+    return form_of(UpgradeOptions, {"batches": batches}, {"application": f"By its absolute path: {named}"})
 
 
 def failover_form(sink: str, source: str) -> dict[str, Param]:
@@ -251,43 +135,16 @@ def failover_form(sink: str, source: str) -> dict[str, Param]:
         sink: What the declaration says of output that is newer than the savepoint.
         source: What it says of input that cannot be read again.
     """
-    return {
-        "to": choice(
-            "other",
-            SITE_CHOICES,
-            title="Site",
-            description_md="The site at which the job goes on.",
-        ),
-        "is_down": choice(
-            "none",
-            DOWN_CHOICES,
-            title="A site that is down",
-            description_md="Only if a site does not answer, and you **know** that no driver of the job runs "
-            "there. If one does, two drivers write to every sink that both sites share, until the site "
-            "answers again. The records name who said so.",
-        ),
-        "sink": choice(
-            sink,
-            {**SINK_CHOICES, "refuse": "refuse - fail if rows would be lost or repeated"},
-            title="Output written after the savepoint",
-            description_md="There is none after a last savepoint of the site that was active.",
-        ),
-        "note": note(),
-        "final_savepoint": Param(
-            True,
-            type="boolean",
-            title="Last savepoint",
-            description_md="Fail if the site that was active answers, and cannot give a last savepoint. If "
-            "off, the job goes on from the newest one there is.",
-            section="More",
-        ),
-        "source": choice(
-            source,
-            {**SOURCE_CHOICES, "refuse": "refuse - fail if input is lost, unknown, or cannot be repeated"},
-            title="Input that cannot be read again",
-            section="More",
-        ),
-    }
+    to = choice("other", SITE_CHOICES, title="Site", description_md="The site at which the job goes on.")
+    is_down = choice(
+        "none",
+        DOWN_CHOICES,
+        title="A site that is down",
+        description_md="Only if a site does not answer, and you **know** that no driver of the job runs "
+        "there. If one does, two drivers write to every sink that both sites share, until the site "
+        "answers again. The records name who said so.",
+    )
+    return form_of(FailoverOptions, {"sink": sink, "source": source}, to=to, is_down=is_down)
 
 
 def _places(below: Sequence[str] | None, other: str) -> str:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import SOURCE_CHOICES
+from streambank.core.options import Template
+from streambank.core.verb_options import RefreshOptions
 from streambank_airflow.choices import check_form_copy
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import rows_table
-from streambank_airflow.operators.base import (
-    REPORT_KEY,
-    StreambankOperator,
-    as_text,
-    asked_by,
-    known_or_template,
-)
+from streambank_airflow.operators.base import REPORT_KEY, StreambankOperator, asked_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RefreshCopyOperator(StreambankOperator):
+class RefreshCopyOperator(StreambankOperator, RefreshOptions):
     """Makes a copy of a job's state, or makes it again, while the job runs on; see docs/howto/copies.md.
 
     Nothing of the live job is touched. The copy in use stays until the new one is whole, so a task that is
@@ -30,10 +24,6 @@ class RefreshCopyOperator(StreambankOperator):
 
     Args:
         copy: The copy that the job declares, such as `staging`.
-        savepoint: Which savepoint of each query: `latest-good`, or what names one of each, such as a time.
-        repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
-        source: `refuse` where a source lacks input that the copy would read next, or cannot be asked;
-            `accept` to go on without it; None for what is declared.
         from_form: `repository` comes from a form: only what the job declares is taken.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
@@ -41,31 +31,10 @@ class RefreshCopyOperator(StreambankOperator):
         What `streambank fork --json` gives, without `by`, `why`, `dry_run` and `refusals`.
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "copy",
-        "savepoint",
-        "repository",
-        "source",
-    )
     alert_kinds = ("refresh-failed",)
 
-    def __init__(
-        self,
-        *,
-        copy: str,
-        savepoint: str = "latest-good",
-        repository: str | None = None,
-        source: str | None = None,
-        from_form: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.copy = copy
-        self.savepoint = savepoint
-        self.repository = repository
-        self.source = None if source is None else known_or_template(source, "source", SOURCE_CHOICES)
-        self.from_form = from_form
+    copy: str | Template
+    from_form: bool = False
 
     @property
     def alert_subject(self) -> str:
@@ -78,19 +47,15 @@ class RefreshCopyOperator(StreambankOperator):
         Raises:
             AirflowFailException: It is refused: a person has to decide.
         """
+        from streambank.copies.refresh import RefreshRequest
+
         with airflow_failures():
-            repository = as_text(self.repository)
+            job = self.whole_job("A copy")
             if self.from_form:
-                check_form_copy(self.hook.declared.job(self.job), self.copy, repository)
-            report = self.hook.recovery.refresh(
-                self.job,
-                self.copy,
-                savepoint=as_text(self.savepoint) or "latest-good",
-                repository=repository,
-                source=as_text(self.source),
-                note=self.why,
-                by=asked_by(context),
-            )
+                check_form_copy(job, self.copy, self.repository)
+            asked = self.values_of(RefreshOptions)
+            request = RefreshRequest(job, self.copy, by=asked_by(context), why=self.why, **asked)
+            report = self.hook.recovery.refresh(request)
         shown = rows_table([("copy", report.runs_as), *report.rows()])
         self.log.info("The report:\n%s", shown)
         for warning in report.warnings:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import RefusedError
+from streambank.core.options import Template
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
+from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,45 +40,23 @@ class ReinstateGenerationOperator(StreambankOperator):
             only `code` and `why` besides.
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "generation",
-        "savepoint",
-        "start",
-        "only_after_stop",
-    )
-
-    def __init__(
-        self,
-        *,
-        generation: int | str | None,
-        savepoint: str | None,
-        start: bool | str = False,
-        only_after_stop: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.generation = generation
-        self.savepoint = savepoint
-        self.start = start
-        self.only_after_stop = only_after_stop
+    generation: int | Template | None
+    savepoint: str | Template | None
+    start: bool | Template = False
+    only_after_stop: bool | Template = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Go back; see the class."""
         with airflow_failures():
             by = asked_by(context)
-            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.jobs.has_stopped(
-                self.job, by
-            ):
+            if self.only_after_stop and not self.hook.jobs.has_stopped(self.job, by):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
-            if as_bool(self.only_after_stop, "only_after_stop") and self.hook.jobs.is_left_stopped(
-                self.job, by
-            ):
+            if self.only_after_stop and self.hook.jobs.is_left_stopped(self.job, by):
                 stopped_by = f"Job {self.job} was {self.hook.watchers.job(self.job).desired_words()}."
                 why = f"{stopped_by} That was after this run had stopped it, so it stays as it is."
                 self.log.warning("%s", why)
                 raise AirflowSkipException(why)
-            number = as_integer(self.generation, "generation")
+            number = self.generation
             if number is None or not self.hook.recovery.has_moved(self.job, number):
                 self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
@@ -92,7 +70,7 @@ class ReinstateGenerationOperator(StreambankOperator):
                 )
                 done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
             except RefusedError as refusal:
-                if stopped is not None and stopped.state == "stopped" and not as_bool(self.start, "start"):
+                if stopped is not None and stopped.state == "stopped" and not self.start:
                     # It is not to stand still for this: what it has is whole, too.
                     self.hook.jobs.start(self.job, obey_desired=False, wait=False, **options)
                 return self._stay(number, refusal)

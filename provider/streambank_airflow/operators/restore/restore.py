@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.options import as_bool, as_data, as_text, as_texts
 from streambank.recovery.approval import (
     Choice,
     check_savepoints,
@@ -30,10 +31,6 @@ from streambank_airflow.hints import in_words
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
-    as_bool,
-    as_data,
-    as_text,
-    as_texts,
     flat,
     known_or_template,
     left_stopped,

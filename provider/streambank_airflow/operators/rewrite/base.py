@@ -11,21 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import NotFoundError
+from streambank.core.options import Template, as_data, as_text
 from streambank.core.units import from_json_time, say_bytes, say_count, say_duration, to_json_time, utc_now
 from streambank.repository.catalog import LATEST
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
-from streambank_airflow.operators.base import (
-    StreambankOperator,
-    as_bool,
-    as_data,
-    as_text,
-    asked_by,
-    by_schedule,
-    measured,
-)
+from streambank_airflow.operators.base import asked_by, by_schedule, measured
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 from streambank_airflow.watch.job import DRIVEN
 
@@ -77,51 +70,22 @@ class StateOperator(OnSavepoint):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "savepoint",
-        "unmoved",
-        "plan_only",
-        "only_if",
-        "planned",
-        "shown",
-        "spark_conn_id",
-        "spark_conf",
-        "spark_properties",
-    )
-
     alert_kinds: ClassVar[tuple[str, ...]] = ("compaction-failed",)
     limited: ClassVar[bool] = False
     """Whether keys go, so that a plan limits which."""
     titles: ClassVar[Mapping[str, str]] = ASKED
     """Fields of the request that a plan shows, and how it calls them."""
 
-    def __init__(
-        self,
-        *,
-        savepoint: str = "latest",
-        unmoved: bool | str = False,
-        plan_only: bool | str = False,
-        only_if: bool | str = True,
-        before_stop: bool = False,
-        planned: Mapping[str, Any] | str | None = None,
-        shown: Mapping[str, int] | str | None = None,
-        spark_conn_id: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
-        spark_properties: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.unmoved = unmoved
-        self.plan_only = plan_only
-        self.only_if = only_if
-        self.before_stop = before_stop
-        self.planned = planned
-        self.shown = shown
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        self.spark_properties = spark_properties
+    savepoint: str | Template = "latest"
+    unmoved: bool | Template = False
+    plan_only: bool | Template = False
+    only_if: bool | Template = True
+    before_stop: bool = False
+    planned: Mapping[str, Any] | str | Template | None = None
+    shown: Mapping[str, int] | str | Template | None = None
+    spark_conn_id: str | Template | None = None
+    spark_conf: Mapping[str, str] | Template | None = None
+    spark_properties: str | Template | None = None
 
     @abstractmethod
     def request(self) -> dict[str, Any]:
@@ -136,13 +100,13 @@ class StateOperator(OnSavepoint):
         """Have it done, and say what came of it."""
         with airflow_failures():
             asked = self.request()
-            request = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **asked}
+            request = {"dry_run": self.plan_only, "note": self.why, **asked}
             request |= self._limits(asked) | self.expected()
             self.hook.state.check_request(request)
             self.check_shown(context, self.shown)
             if self.before_stop:
                 self._foresee(context, request)
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException("This run does not include this step.")
             if self.before_stop:
                 self.leave_generations(context)  # before anything is counted
@@ -152,7 +116,7 @@ class StateOperator(OnSavepoint):
                 self._take(context) if self.before_stop and savepoint == LATEST else savepoint,
                 request,
                 spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
-                unmoved=as_bool(self.unmoved, "unmoved"),
+                unmoved=self.unmoved,
                 by=asked_by(context),
                 search=self.where_else(),
             )

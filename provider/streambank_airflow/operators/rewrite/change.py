@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import QueryRef
+from streambank.core.options import Option, Template, as_texts
 from streambank.core.units import say_count
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import rows_table
-from streambank_airflow.operators.base import (
-    REPORT_KEY,
-    EndsWhenKilled,
-    as_bool,
-    as_integer,
-    as_text,
-    as_texts,
-    asked_by,
-    measured,
-)
-from streambank_airflow.operators.drill import as_batches
+from streambank_airflow.operators.base import REPORT_KEY, EndsWhenKilled, asked_by, measured
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 if TYPE_CHECKING:
@@ -50,33 +41,12 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         kwargs: Those of `StateOperator`, and as for every operator.
     """
 
-    template_fields: Sequence[str] = (
-        *StateOperator.template_fields,
-        "operator",
-        "part",
-        "samples",
-        "rehearse",
-        "batches",
-    )
-
-    def __init__(
-        self,
-        *,
-        operator: int | str | None = None,
-        part: str | None = None,
-        samples: int | str = 10,
-        rehearse: bool | str = False,
-        batches: int | str | None = None,
-        from_form: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.operator = operator
-        self.part = part
-        self.samples = samples
-        self.rehearse = rehearse
-        self.batches = batches
-        self.from_form = from_form
+    operator: int | Template | None = None
+    part: str | Template | None = None
+    samples: int | Template = 10
+    rehearse: bool | Template = False
+    batches: Annotated[int | Template | None, Option("How much a rehearsal executes.", least=0)] = None
+    from_form: bool = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -88,18 +58,18 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         with airflow_failures():
             self._check_rehearsal()
         result = self.rewritten(context)
-        if result["savepoint"] is None or not as_bool(self.rehearse, "rehearse"):
+        if result["savepoint"] is None or not self.rehearse:
             return {**result, "rehearsed": False, "rehearsal": None}
         with airflow_failures():
             return {**result, "rehearsed": True, "rehearsal": self._rehearsed(context, result)}
 
     def expected(self) -> dict[str, Any]:
-        made = as_bool(self.rehearse, "rehearse") and not as_bool(self.plan_only, "plan_only")
+        made = self.rehearse and not self.plan_only
         return {"rehearse": True} if made else {}
 
     def _check_rehearsal(self) -> None:
-        rehearses = as_bool(self.rehearse, "rehearse")
-        if as_batches(self.batches) is not None and not rehearses:
+        rehearses = self.rehearse
+        if self.batches is not None and not rehearses:
             raise InputError(
                 "batches says how much a rehearsal executes, and none is asked for.",
                 code="bad-option",
@@ -121,7 +91,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
             report = self.hook.state.rehearse(
                 self.job,
                 made,
-                batches=as_batches(self.batches),
+                batches=self.batches,
                 by=asked_by(context),
                 say=lambda step: self.log.info("Rehearsal of savepoint %s: %s.", made, step),
             )
@@ -146,18 +116,18 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         )
 
     def _shared(self) -> dict[str, Any]:
-        return {"samples": as_integer(self.samples, "samples") or 0}
+        return {"samples": self.samples or 0}
 
     @property
     def _query(self) -> str | None:
         return QueryRef.parse(self.job).query
 
     def _of(self) -> dict[str, Any]:
-        return {"operator": as_integer(self.operator, "operator"), "part": as_text(self.part)}
+        return {"operator": self.operator, "part": self.part}
 
     def found(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
         rehearsal = "The job's own application runs on a copy of the new savepoint, while the job is stopped."
-        rehearses = as_bool(self.rehearse, "rehearse")
+        rehearses = self.rehearse
         return [*self.changed(report), *([("Rehearsal", rehearsal)] if rehearses else [])]
 
     def changed(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -166,7 +136,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
 
     def say_how_to_use(self, report: Mapping[str, Any]) -> None:
         """Log what is done with the new savepoint next, where no task of the same DAG does it."""
-        if report["savepoint"] is not None and not as_bool(self.unmoved, "unmoved"):
+        if report["savepoint"] is not None and not self.unmoved:
             self.log.info(
                 "Restore %s to use it, by RestoreSavepointOperator or %s.restore. %s is unchanged.",
                 report["savepoint"],
@@ -193,7 +163,6 @@ class TransformStateOperator(ChangeStateOperator):
 
     operation = "transform"
     limited = True
-    template_fields: Sequence[str] = (*ChangeStateOperator.template_fields, "sets", "where", "delete_where")
     titles: ClassVar[Mapping[str, str]] = {
         "sets": "Set",
         "where": "Only rows where",
@@ -202,24 +171,15 @@ class TransformStateOperator(ChangeStateOperator):
         "part": "Part",
     }
 
-    def __init__(
-        self,
-        *,
-        sets: Sequence[str] | str | None = None,
-        where: str | None = None,
-        delete_where: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.sets = sets
-        self.where = where
-        self.delete_where = delete_where
+    sets: Sequence[str] | str | Template | None = None
+    where: str | Template | None = None
+    delete_where: str | Template | None = None
 
     def request(self) -> dict[str, Any]:
         given = {
             "sets": _lines(self.sets),
-            "where": as_text(self.where),
-            "delete_where": as_text(self.delete_where),
+            "where": self.where,
+            "delete_where": self.delete_where,
             **self._of(),
         }
         typed = False
@@ -297,16 +257,6 @@ class BootstrapStateOperator(ChangeStateOperator):
     """
 
     operation = "bootstrap"
-    template_fields: Sequence[str] = (
-        *ChangeStateOperator.template_fields,
-        "table",
-        "table_format",
-        "sql",
-        "keys",
-        "values",
-        "existing",
-        "planned_table",
-    )
     titles: ClassVar[Mapping[str, str]] = {
         "table": "Table",
         "format": "Format",
@@ -317,36 +267,23 @@ class BootstrapStateOperator(ChangeStateOperator):
         "part": "Part",
     }
 
-    def __init__(
-        self,
-        *,
-        table: str | None = None,
-        table_format: str | None = None,
-        sql: str | bool | None = None,
-        keys: Sequence[str] | str | None = None,
-        values: Sequence[str] | str | None = None,
-        existing: str | None = None,
-        planned_table: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.table = table
-        self.table_format = table_format
-        self.sql = sql
-        self.keys = keys
-        self.values = values
-        self.existing = existing
-        self.planned_table = planned_table
+    table: str | Template | None = None
+    table_format: str | Template | None = None
+    sql: str | bool | Template | None = None
+    keys: Sequence[str] | str | Template | None = None
+    values: Sequence[str] | str | Template | None = None
+    existing: str | Template | None = None
+    planned_table: str | Template | None = None
 
     def expected(self) -> dict[str, Any]:
-        planned = as_text(self.planned_table)
+        planned = self.planned_table
         return super().expected() | ({} if planned is None else {"table_digest": planned})
 
     def request(self) -> dict[str, Any]:
         job = self.hook.declared.job(self.job)
-        existing = as_text(self.existing)
+        existing = self.existing
         given = {
-            "table": as_text(self.table),
+            "table": self.table,
             "keys": _lines(self.keys),
             "values": _lines(self.values),
             **self._of(),
@@ -364,7 +301,7 @@ class BootstrapStateOperator(ChangeStateOperator):
         return {
             "operation": self.operation,
             **given,
-            "format": as_text(self.table_format) or (declared.format if declared is not None else None),
+            "format": self.table_format or (declared.format if declared is not None else None),
             "query": check_sql(job, self.sql, from_form=self.from_form),
             "existing": None if existing == REFUSE else existing,
             **self._shared(),
@@ -380,7 +317,7 @@ class BootstrapStateOperator(ChangeStateOperator):
         becomes = {
             "keep": "They stay, also where the table has another row of their key.",
             "overwrite": "They stay, except where the table has another row of their key.",
-        }.get(str(as_text(self.existing)), "All go." if report["existing_rows"] else "")
+        }.get(str(self.existing), "All go." if report["existing_rows"] else "")
         there = f"{say_count(report['existing_rows'], 'row')}. {becomes}".strip()
         part = f"Operator {report['operator']}, {report['part']}"
         return [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from streambank.core.options import Template, as_text
 from streambank.core.units import parse_duration_s, say_count
 from streambank_airflow.choices import where_choice
-from streambank_airflow.operators.base import as_integer, as_text
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 
@@ -35,39 +35,17 @@ class CompactStateOperator(StateOperator):
 
     operation = "compact"
     limited = True
-    template_fields: Sequence[str] = (
-        *StateOperator.template_fields,
-        "where",
-        "idle_since",
-        "idle_for",
-        "operator",
-        "part",
-        "max_rows",
-    )
 
-    def __init__(
-        self,
-        *,
-        where: str | bool | None = None,
-        from_form: bool = False,
-        idle_since: str | None = None,
-        idle_for: str | None = None,
-        operator: int | str | None = None,
-        part: str | None = None,
-        max_rows: int | str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.where = where
-        self.from_form = from_form
-        self.idle_since = idle_since
-        self.idle_for = idle_for
-        self.operator = operator
-        self.part = part
-        self.max_rows = max_rows
+    where: str | bool | Template | None = None
+    from_form: bool = False
+    idle_since: str | Template | None = None
+    idle_for: str | Template | None = None
+    operator: int | Template | None = None
+    part: str | Template | None = None
+    max_rows: int | Template | None = None
 
     def request(self) -> dict[str, Any]:
-        idle_for = as_text(self.idle_for)
+        idle_for = self.idle_for
         where, typed = as_text(self.where), False
         if self.from_form and where is not None:
             where, typed = where_choice(self.where, self.hook.declared.job(self.job))
@@ -75,11 +53,11 @@ class CompactStateOperator(StateOperator):
             "operation": self.operation,
             "where": where,
             **({"from_form": True} if typed else {}),
-            "idle_since": as_text(self.idle_since),
+            "idle_since": self.idle_since,
             "idle_for_s": None if idle_for is None else parse_duration_s(idle_for),
-            "operator": as_integer(self.operator, "operator"),
-            "part": as_text(self.part),
-            "max_rows": as_integer(self.max_rows, "max_rows"),
+            "operator": self.operator,
+            "part": self.part,
+            "max_rows": self.max_rows,
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:

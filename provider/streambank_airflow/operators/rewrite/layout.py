@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from streambank_airflow.operators.base import as_integer
+from streambank.core.options import Template
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
@@ -21,14 +21,11 @@ class RescaleStateOperator(StateOperator):
     """
 
     operation = "rescale"
-    template_fields: Sequence[str] = (*StateOperator.template_fields, "partitions")
 
-    def __init__(self, *, partitions: int | str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.partitions = partitions
+    partitions: int | Template
 
     def request(self) -> dict[str, Any]:
-        return {"operation": self.operation, "partitions": as_integer(self.partitions, "partitions")}
+        return {"operation": self.operation, "partitions": self.partitions}
 
     def question(self, report: Mapping[str, Any]) -> str | None:
         return f"Spread the state of {self.job} over {self.partitions} partitions?"
@@ -47,20 +44,15 @@ class MigrateStateOperator(StateOperator):
     """
 
     operation = "migrate"
-    template_fields: Sequence[str] = (*StateOperator.template_fields, "provider", "partitions")
 
-    def __init__(
-        self, *, provider: str = "rocksdb", partitions: int | str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.provider = provider
-        self.partitions = partitions
+    provider: str | Template = "rocksdb"
+    partitions: int | Template | None = None
 
     def request(self) -> dict[str, Any]:
         return {
             "operation": self.operation,
             "provider": self.provider,
-            "partitions": as_integer(self.partitions, "partitions"),
+            "partitions": self.partitions,
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank_airflow.operators.base import as_bool, as_integer, as_text, as_texts
+from streambank.core.options import Template, as_texts
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
@@ -37,45 +37,24 @@ class ValidateStateOperator(StateOperator):
     """
 
     operation = "validate"
-    template_fields: Sequence[str] = (
-        *StateOperator.template_fields,
-        "rules",
-        "repairs",
-        "operator",
-        "part",
-        "samples",
-        "fail_on_broken",
-    )
 
     alert_kinds = ()
 
-    def __init__(
-        self,
-        *,
-        rules: Sequence[str] | str,
-        repairs: Sequence[str] | str = (),
-        operator: int | str | None = None,
-        part: str | None = None,
-        samples: int | str = 10,
-        fail_on_broken: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.rules = rules
-        self.repairs = repairs
-        self.operator = operator
-        self.part = part
-        self.samples = samples
-        self.fail_on_broken = fail_on_broken
+    rules: Sequence[str] | str | Template
+    repairs: Sequence[str] | str | Template = ()
+    operator: int | Template | None = None
+    part: str | Template | None = None
+    samples: int | Template = 10
+    fail_on_broken: bool | Template = True
 
     def request(self) -> dict[str, Any]:
         return {
             "operation": self.operation,
             "rules": as_texts(self.rules),
             "repairs": as_texts(self.repairs),
-            "operator": as_integer(self.operator, "operator"),
-            "part": as_text(self.part),
-            "samples": as_integer(self.samples, "samples") or 0,
+            "operator": self.operator,
+            "part": self.part,
+            "samples": self.samples or 0,
         }
 
     def tell(self, report: Mapping[str, Any]) -> None:
@@ -101,7 +80,7 @@ class ValidateStateOperator(StateOperator):
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
         worst = max(report["rules"], key=lambda one: one["broken"], default=None)
         left, job = not report["ok"] and not report["repairs"], self.job.partition("/")[0]
-        if left and worst is not None and as_bool(self.fail_on_broken, "fail_on_broken"):
+        if left and worst is not None and self.fail_on_broken:
             raise AirflowFailException(
                 f"State of {report['of']} breaks a rule: {worst['broken']:,} of {worst['rows']:,} rows of "
                 f"operator {worst['operator']}, {worst['part']}, break {worst['rule']}. Hint: give repairs, "

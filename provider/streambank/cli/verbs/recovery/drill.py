@@ -8,7 +8,9 @@ import typer
 
 from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
+from streambank.cli.verb_options import with_options
 from streambank.core.errors import InputError
+from streambank.core.verb_options import DrillOptions
 
 if TYPE_CHECKING:
     from streambank.control.records import JsonDict
@@ -32,54 +34,13 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(drill)
+    app.command(epilog=EXAMPLES)(with_options(drill))
 
 
 def drill(
     job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
     jobs: JobsFile,
-    savepoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SAVEPOINT|latest-good|random|each",
-            help="What is restored: random is any savepoint that is kept, each is all of them, one after "
-            "the other. Default: what the job declares.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="With each: at most the newest N savepoints; 0 is all of them."
-        ),
-    ] = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="With each: begin no more drills after this long, such as 2h; the next round with a limit "
-            "goes on with the savepoints that are left. 0s is no limit.",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DIR", help="Restore from this replica instead of the repository."),
-    ] = None,
-    batches: Annotated[
-        int | None,
-        typer.Option(min=0, help="How many batches of the live query are executed again and compared."),
-    ] = None,
-    scratch: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Under which directory the copy is written; it is removed again."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the copy, for a look.")] = False,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="How long the application may take, such as 30m; with each, for each one.",
-        ),
-    ] = None,
+    options: DrillOptions,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
     history: Annotated[
         bool, typer.Option("--history", help="Show the drills of the job instead, the newest first.")
@@ -93,7 +54,6 @@ def drill(
     Exit code 1: the drill failed.
     """
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
     from streambank.drills.drill import drill as run
     from streambank.drills.each import drill_each
     from streambank.drills.request import DrillRequest
@@ -102,20 +62,8 @@ def drill(
     if history:
         _history(declared, job)
         return
-    request = DrillRequest(
-        declared,
-        savepoint=savepoint,
-        repository=source,
-        batches=batches,
-        limit=limit,
-        time_limit_s=parse_duration_s(time_limit) if time_limit is not None else None,
-        scratch=scratch,
-        keep=keep,
-        timeout_s=parse_duration_s(timeout) if timeout is not None else None,
-        by=who("cli"),
-        why=why,
-    )
-    for option, given in (("--limit", limit), ("--time-limit", time_limit)):
+    request = DrillRequest(declared, by=who("cli"), why=why, **vars(options))
+    for option, given in (("--limit", options.limit), ("--time-limit", options.time_limit_s)):
         if given is not None and not request.of_each:
             raise InputError(
                 f"{option} is for drills of each savepoint.",

@@ -12,13 +12,13 @@ from streambank.cli.options import (
     JobsFile,
     Json,
     NewSink,
-    Sink,
     SinkOf,
-    Source,
     Why,
 )
 from streambank.cli.output import console
+from streambank.cli.verb_options import with_options
 from streambank.core.errors import InputError
+from streambank.core.verb_options import FailoverOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -38,7 +38,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(failover)
+    app.command(epilog=EXAMPLES)(with_options(failover))
 
 
 def failover(
@@ -46,45 +46,10 @@ def failover(
         str, typer.Argument(metavar="JOB", help="A job with a standby that the jobs file declares.")
     ],
     jobs: JobsFile,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="primary|standby",
-            help="The site at which the job goes on; by default the one that is not active.",
-        ),
-    ] = None,
-    is_down: Annotated[
-        str | None,
-        typer.Option(
-            metavar="primary|standby",
-            help="You know that this site, which does not answer, is down. If its driver runs on all the "
-            "same, two drivers write to every sink that both sites share, until the site answers again. This "
-            "is recorded.",
-        ),
-    ] = None,
-    final_savepoint: Annotated[
-        bool,
-        typer.Option(
-            "--final-savepoint/--no-final-savepoint",
-            help="Refuse if the site that was active answers, and cannot give a last savepoint; or go on "
-            "from the newest savepoint there is.",
-        ),
-    ] = True,
-    savepoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SAVEPOINT|latest-good",
-            help="What is restored if no last savepoint could be taken; by default the newest that verifies.",
-        ),
-    ] = None,
-    sink: Sink = "refuse",
+    options: FailoverOptions,
     sink_of: SinkOf = None,
-    source: Source = "refuse",
     file_sink: FileSinkOf = None,
     new_sink: NewSink = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long the start may take, such as 30m.")
-    ] = None,
     why: Why = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, and what prevents it.")
@@ -105,14 +70,13 @@ def failover(
     one that was interrupted. Exit code 1 of --dry-run: something speaks against it.
     """
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
     from streambank.declaration.load import read_jobs
     from streambank.failover.failover import failover as run
     from streambank.failover.failover import plan_failover
     from streambank.failover.report import FailoverRequest
     from streambank.recovery.choices import parse_file_sinks, parse_new_sinks, parse_sink_choices
 
-    if fence and (dry_run or to is not None or is_down is not None):
+    if fence and (dry_run or options.to is not None or options.is_down is not None):
         raise InputError(
             "--fence goes with none of --to, --is-down and --dry-run.",
             code="usage",
@@ -124,18 +88,12 @@ def failover(
         return
     request = FailoverRequest(
         declared,
-        to=to,
-        is_down=is_down,
-        final_savepoint=final_savepoint,
-        savepoint=savepoint,
-        sink=sink,
         sink_of=parse_sink_choices(sink_of or []),
-        source=source,
         new_outputs=parse_new_sinks(new_sink or []),
         file_sinks=parse_file_sinks(file_sink or [], declared.queries),
-        timeout_s=parse_duration_s(timeout) if timeout is not None else None,
         by=who("cli"),
         why=why,
+        **vars(options),
     )
     if dry_run:
         plan = plan_failover(request)

@@ -8,7 +8,8 @@ import typer
 
 from streambank.cli.options import Debug, DryRun, JobsFile, Json, Kafka, Why
 from streambank.cli.output import console
-from streambank.core.choices import SourceChoice
+from streambank.cli.verb_options import with_options
+from streambank.core.verb_options import RefreshOptions
 
 if TYPE_CHECKING:
     from streambank.copies.report import RefreshReport
@@ -25,7 +26,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(fork)
+    app.command(epilog=EXAMPLES)(with_options(fork))
 
 
 def fork(
@@ -34,32 +35,7 @@ def fork(
         str, typer.Argument(metavar="COPY", help="A copy that the job declares, such as staging.")
     ],
     jobs: JobsFile,
-    savepoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="[REFERENCE]",
-            help="Which savepoint of each query. latest-good, the default, is the newest moment that "
-            "verified savepoints of all queries reach.",
-        ),
-    ] = "latest-good",
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="DIR|nearest",
-            help="Restore from this replica; nearest is the closest of the repository and the job's replicas "
-            "that has the savepoint undamaged. Default: what the copy declares, or the repository.",
-        ),
-    ] = None,
-    input_choice: Annotated[
-        SourceChoice | None,
-        typer.Option(
-            "--source",
-            help="If Kafka lacks records that the copy would read next, or cannot be asked, if files are "
-            "gone that it would read, or a source cannot be read again: refuse; accept goes on without "
-            "them. Default: what the copy declares, or refuse.",
-        ),
-    ] = None,
+    options: RefreshOptions,
     kafka: Kafka = None,
     dry_run: DryRun = False,
     why: Why = "",
@@ -87,16 +63,8 @@ def fork(
             f"The copy is of the {live.site}, which is not the active site of job {live.name}: "
             f"that is the {active.site}."
         )
-    request = RefreshRequest(
-        live,
-        copy,
-        savepoint,
-        repository=source,
-        source=input_choice,
-        kafka=brokers_of(kafka, live.kafka),
-        by=who("cli"),
-        why=why,
-    )
+    kafka_of = brokers_of(kafka, live.kafka)
+    request = RefreshRequest(live, copy, kafka=kafka_of, by=who("cli"), why=why, **vars(options))
     with console.progress() as progress:
         pace = Pace(progress=progress)
         report = (plan_refresh if dry_run else refresh)(request, pace=pace)

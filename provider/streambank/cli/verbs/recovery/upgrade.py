@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
+from streambank.cli.verb_options import with_options
+from streambank.core.verb_options import UpgradeOptions
 
 if TYPE_CHECKING:
     from streambank.core.choices import SinkChoice
@@ -39,68 +39,13 @@ _SAID = {
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(upgrade)
+    app.command(epilog=EXAMPLES)(with_options(upgrade))
 
 
 def upgrade(
     job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
     jobs: JobsFile,
-    application: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Another application than the declared one."),
-    ] = None,
-    args: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Other arguments, all of them, quoted as in a shell."),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of Spark over the declared ones; repeatable."),
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Another interpreter, with another PySpark, say.")
-    ] = None,
-    spark_home: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Another distribution of Spark.")
-    ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show what would change, and do nothing.")] = False,
-    batches: Annotated[
-        int | None,
-        typer.Option(min=0, help="How many batches of the live query the rehearsal executes again."),
-    ] = None,
-    compare: Annotated[
-        str,
-        typer.Option(
-            metavar="none|counts|values",
-            help="What the new code has to compute as the old one did, in the rehearsal. Differences are "
-            "reported all the same.",
-        ),
-    ] = "none",
-    scratch: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Under which directory the rehearsal writes; it is removed again."),
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long the rehearsal's application may take.")
-    ] = None,
-    watch: Annotated[
-        str, typer.Option(metavar="DURATION", help="For how long the new code is watched.")
-    ] = "2m",
-    no_way_back: Annotated[
-        bool,
-        typer.Option("--no-way-back", help="Go on although the upgrade could not be undone by itself."),
-    ] = False,
-    unrehearsed: Annotated[
-        bool,
-        typer.Option("--unrehearsed", help="Go on although the rehearsal could not run the new code."),
-    ] = False,
-    cold: Annotated[
-        bool,
-        typer.Option(
-            "--cold",
-            help="Launch the new driver only when the old one has stopped: where there is no room for both.",
-        ),
-    ] = False,
+    options: UpgradeOptions,
     undo: Annotated[
         bool,
         typer.Option(
@@ -138,9 +83,8 @@ def upgrade(
     from streambank.control.processes import who
     from streambank.core.choices import SINK_CHOICES
     from streambank.core.errors import InputError, check_choice
-    from streambank.core.units import parse_duration_s
     from streambank.upgrade.declared import choose_declared
-    from streambank.upgrade.plan import COMPARE, UpgradeRequest
+    from streambank.upgrade.plan import UpgradeRequest
     from streambank.upgrade.record import upgrades_of
     from streambank.upgrade.upgrade import undo_upgrade
     from streambank.upgrade.upgrade import upgrade as run
@@ -152,30 +96,13 @@ def upgrade(
             {"job": job, "upgrades": [one.to_dict() for one in found]}, lambda: _show_history(found)
         )
         return
-    if declared_code and (undo or plan):
+    if declared_code and (undo or options.plan_only):
         raise InputError(
             "--declared does nothing but that.", code="bad-option", hint="Leave out --undo and --plan."
         )
     if sink is not None and not undo:
         raise InputError("--sink is for --undo.", code="bad-option", hint="Leave it out, or give --undo.")
-    request = UpgradeRequest(
-        declared,
-        application=None if application is None else str(Path(application).absolute()),
-        args=None if args is None else tuple(shlex.split(args)),
-        conf=_settings(conf or []),
-        python=_absolute(python),
-        spark_home=None if spark_home is None else str(Path(spark_home).absolute()),
-        batches=batches,
-        compare=check_choice(compare, "compare", COMPARE),
-        scratch=scratch,
-        timeout_s=parse_duration_s(timeout) if timeout is not None else None,
-        watch_s=parse_duration_s(watch),
-        no_way_back=no_way_back,
-        unrehearsed=unrehearsed,
-        warm=not cold,
-        by=who("cli"),
-        why=why,
-    )
+    request = UpgradeRequest(declared, by=who("cli"), why=why, **vars(options))
     if declared_code:
         left = choose_declared(request)
         console.answer({"job": job, "given_up": None if left is None else left.name}, lambda: _say(job, left))
@@ -184,37 +111,16 @@ def upgrade(
         choice: SinkChoice | None = None if sink is None else check_choice(sink, "sink", SINK_CHOICES)
         report = undo_upgrade(request, sink=choice, say=console.note)
     else:
-        report = run(request, say=console.note, plan_only=plan)
+        report = run(request, say=console.note)
     console.answer(report.to_dict(), lambda: _show(report))
     if not (report.succeeded or (undo and report.state == "undone")):
         raise typer.Exit(1)
-
-
-def _absolute(python: str | None) -> str | None:
-    """An interpreter where it is; a name without a folder is looked for in PATH."""
-    return python if python is None or Path(python).name == python else str(Path(python).absolute())
 
 
 def _say(job: str, left: Upgrade | None) -> None:
     console.line(f"the next start of job {job} runs what its jobs file declares")
     if left is not None:
         console.line(f"  {left.name} was interrupted, and is given up")
-
-
-def _settings(given: list[str]) -> dict[str, str]:
-    from streambank.core.errors import InputError
-
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name.strip():
-            raise InputError(
-                f"--conf takes NAME=VALUE, not {name!r}.",
-                code="bad-option",
-                hint="Such as --conf spark.executor.memory=8g.",
-            )
-        found[name.strip()] = value
-    return found
 
 
 def _show(report: Upgrade) -> None:

@@ -1,0 +1,323 @@
+"""What a person may ask of each verb: the options of the command line, forms, operators and requests.
+
+Each is declared here, and nowhere else (options.py). The order is that of forms.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from streambank.core.choices import Compare, SinkChoice, SourceChoice
+from streambank.core.options import Option
+
+
+def absolute(path: str) -> str:
+    """A path where it is; a name without a folder is looked for in PATH."""
+    return path if Path(path).name == path else str(Path(path).absolute())
+
+
+def _whole_path(path: str) -> str:
+    return str(Path(path).absolute())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
+
+
+@dataclass(kw_only=True)
+class UpgradeOptions:
+    """What a person may ask of an upgrade of a running job."""
+
+    plan_only: Annotated[
+        bool,
+        Option(
+            "Show what would change and whether it could be undone, and do nothing.",
+            title="Only show what would change",
+            flag="--plan",
+        ),
+    ] = False
+    compare: Annotated[
+        Compare,
+        Option(
+            "What the new code has to compute as the old one did, in the rehearsal; if it does not, the job "
+            "stays as it is. Differences are reported all the same.",
+            title="What must be equal",
+            choices={
+                "none": "differences are only reported",
+                "counts": "as many rows of input, state and output",
+                "values": "the same rows, and the same state",
+            },
+        ),
+    ] = "none"
+    watch_s: Annotated[
+        float,
+        Option(
+            "For how long the new code is watched. If it does not get on, it is undone.",
+            title="Watch the new code for",
+        ),
+    ] = 120.0
+    batches: Annotated[
+        int | None,
+        Option(
+            "How many batches of the live query the rehearsal executes again.",
+            title="Batches to execute again",
+            metavar="N",
+            least=0,
+            usual="that of drills",
+        ),
+    ] = None
+    application: Annotated[
+        str | None,
+        Option(
+            "Another application than the declared one.",
+            title="Application",
+            metavar="PATH",
+            parse=_whole_path,
+        ),
+    ] = None
+    args: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Other arguments than the declared ones, all of them.",
+            title="Arguments",
+            metavar="'ARG ...'",
+            parse=_words,
+        ),
+    ] = None
+    conf: Annotated[
+        Mapping[str, str],
+        Option(
+            "Settings of Spark over the declared ones, by name.",
+            title="Settings of Spark",
+        ),
+    ] = field(default_factory=dict)
+    unrehearsed: Annotated[
+        bool,
+        Option("Go on although the rehearsal could not run the new code.", title="Go on without a rehearsal"),
+    ] = False
+    no_way_back: Annotated[
+        bool,
+        Option("Go on although the upgrade could not be undone by itself.", title="Go on without a way back"),
+    ] = False
+    cold: Annotated[
+        bool,
+        Option(
+            "Launch the new driver only when the old one has stopped: where there is no room for both.",
+            title="Launch the new driver after the stop",
+            section="More",
+        ),
+    ] = False
+    python: Annotated[
+        str | None,
+        Option("Another interpreter, with another PySpark, say.", metavar="PATH", parse=absolute),
+    ] = None
+    spark_home: Annotated[
+        str | None, Option("Another distribution of Spark.", metavar="DIR", parse=_whole_path)
+    ] = None
+    scratch: Annotated[
+        str | None,
+        Option(
+            "Under which directory the rehearsal writes; it is removed again.",
+            metavar="DIR",
+            usual="that of drills",
+        ),
+    ] = None
+    timeout_s: Annotated[
+        float | None,
+        Option("How long the rehearsal's application may take.", usual="that of drills"),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class DrillOptions:
+    """What a person may ask of a drill: a restore that is rehearsed on a copy, beside the running job."""
+
+    savepoint: Annotated[
+        str | None,
+        Option(
+            "Which savepoint of each query is restored: latest-good is the newest that verifies, random any "
+            "that is kept, each all of them, one drill after the other. Or a time, for the newest from then "
+            "or before; a batch (batch:41); a name; an id, or the beginning of one. With several queries no "
+            "id and no batch.",
+            title="Savepoint",
+            metavar="SAVEPOINT",
+            usual="as declared",
+        ),
+    ] = None
+    repository: Annotated[
+        str | None,
+        Option(
+            "Where the savepoint comes from: the job's repository, or a replica.",
+            title="Repository",
+            flag="--from",
+            metavar="DIR",
+            usual="as declared",
+        ),
+    ] = None
+    batches: Annotated[
+        int | None,
+        Option(
+            "How many batches of the live query after the savepoint's the copy executes, for comparison.",
+            title="Batches to execute again",
+            metavar="N",
+            least=0,
+            usual="as declared, or 3",
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        Option(
+            "With each: at most the newest N savepoints; 0: all.",
+            title="At most so many savepoints",
+            metavar="N",
+            least=0,
+            usual="as declared, or all",
+        ),
+    ] = None
+    time_limit_s: Annotated[
+        float | None,
+        Option(
+            "With each: after this long no more drills begin, and the next round with a limit goes on with "
+            "the savepoints that are left; 0s: no limit.",
+            title="Time limit of all drills",
+            usual="as declared, or no limit",
+        ),
+    ] = None
+    keep: Annotated[
+        bool,
+        Option(
+            "Leave checkpoint, output and log of the copy, for a look; delete them later.",
+            title="Keep the copy",
+        ),
+    ] = False
+    scratch: Annotated[
+        str | None,
+        Option(
+            "Under which directory the copy is written; it is removed again.",
+            metavar="DIR",
+            usual="as declared, or beside the checkpoint",
+        ),
+    ] = None
+    timeout_s: Annotated[
+        float | None,
+        Option(
+            "How long the application may take; with each, for each savepoint.",
+            usual="as declared, or 30m",
+        ),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class RefreshOptions:
+    """What a person may ask of a refresh: a copy of a job's state that is made, or made again."""
+
+    savepoint: Annotated[
+        str,
+        Option(
+            "Which savepoint of each query becomes the copy: latest-good is the newest moment that verified "
+            "savepoints of all queries reach. Or a time, for the newest from then or before; a name; for a "
+            "job with one query a batch (batch:41), an id, or the beginning of one.",
+            title="Savepoint",
+            metavar="[REFERENCE]",
+            positional=True,
+        ),
+    ] = "latest-good"
+    repository: Annotated[
+        str | None,
+        Option(
+            "Where the savepoint comes from: a replica, or nearest, the closest of the repository and the "
+            "job's replicas that has it undamaged.",
+            title="Repository",
+            flag="--from",
+            metavar="DIR|nearest",
+            usual="what the copy declares, or the repository",
+        ),
+    ] = None
+    source: Annotated[
+        SourceChoice | None,
+        Option(
+            "If the sources no longer have what the copy would read next, or cannot be asked, or cannot be "
+            "read again: refuse; accept goes on without it.",
+            title="Input that cannot be read again",
+            choices={
+                "refuse": "fail if input is lost, unknown, or cannot be repeated",
+                "accept": "go on without it",
+            },
+            usual="what the copy declares, or refuse",
+        ),
+    ] = None
+
+
+SINK = Option(
+    "If output is newer than the savepoint: refuse; rollback takes guarded sinks back; rollback-accept also "
+    "where older output files are gone, which stay so; accept goes on, and rows are repeated or lost.",
+    title="Output written after the savepoint",
+    choices={
+        "refuse": "fail if rows would be lost or repeated",
+        "rollback": "set the output of later batches aside",
+        "rollback-accept": "the same, and go on without older output files that are gone",
+        "accept": "leave the output as it is",
+    },
+)
+SOURCE = Option(
+    "If Kafka lacks records that the query would read next, or cannot be asked, if files are gone that it "
+    "would read again, or a source cannot be read again: refuse; accept goes on without them.",
+    title="Input that cannot be read again",
+    choices={
+        "refuse": "fail if input is lost, unknown, or cannot be repeated",
+        "accept": "go on without it",
+    },
+    section="More",
+)
+
+
+@dataclass(kw_only=True)
+class FailoverOptions:
+    """What a person may ask of a fail-over: a job that goes on at its other site."""
+
+    to: Annotated[
+        str | None,
+        Option(
+            "The site at which the job goes on.",
+            title="Site",
+            metavar="primary|standby",
+            usual="the one that is not active",
+        ),
+    ] = None
+    is_down: Annotated[
+        str | None,
+        Option(
+            "You know that this site, which does not answer, is down. If its driver runs on all the same, "
+            "two drivers write to every sink that both sites share, until the site answers again. This is "
+            "recorded.",
+            title="A site that is down",
+            metavar="primary|standby",
+        ),
+    ] = None
+    sink: Annotated[SinkChoice, SINK] = "refuse"
+    final_savepoint: Annotated[
+        bool,
+        Option(
+            "Refuse if the site that was active answers, and cannot give a last savepoint; or go on from the "
+            "newest savepoint there is.",
+            title="Last savepoint",
+            section="More",
+        ),
+    ] = True
+    source: Annotated[SourceChoice, SOURCE] = "refuse"
+    savepoint: Annotated[
+        str | None,
+        Option(
+            "What is restored if no last savepoint could be taken: an id or its unique beginning, or "
+            "latest-good.",
+            metavar="SAVEPOINT",
+            usual="latest-good",
+        ),
+    ] = None
+    timeout_s: Annotated[
+        float | None, Option("How long the start may take, such as 30m.", usual="as declared")
+    ] = None
