@@ -133,9 +133,9 @@ class QueryDrill:
         age = say_duration(round(self.age_s))
         rows = [(f"query {self.query}", f"{self.savepoint} of batch {self.batch:,}, {age} old{behind}")]
         for one in self.batches:
-            same = [] if one.differences else one.same
-            alike = f", as in the live query: {', '.join(same)}" if same else ""
-            rows.append((f"batch {one.batch:,}", f"{one.seconds:.1f} s{alike}"))
+            same = f"as in the live query: {', '.join(one.same)}" if one.same else "nothing of it was compared"
+            said = "it differs" if one.differences else same
+            rows.append((f"batch {one.batch:,}", f"{one.seconds:.1f} s, {said}"))
         if self.state_equal:
             rows.append((f"state after {self.batches[-1].batch:,}", "as in the live query"))
         return [*rows, *titled("differs", self.differences), *titled("not compared", self.not_compared)]

@@ -109,4 +109,6 @@ def test_people_read_of_a_batch_what_is_the_same_or_what_differs() -> None:
     other = replace(EVEN, output={"rows": 10, "live_rows": 10, "only_copy": 2, "only_live": 2})
     rows = query(batches=(other,), state_equal=False).rows()
     assert [title for title, _ in rows] == ["query main", "batch 42", "differs", "differs"]
-    assert rows[1] == ("batch 42", "4.1 s")
+    assert rows[1] == ("batch 42", "4.1 s, it differs")
+    rows = query(batches=(BatchDrill(42, 4.1, input_rows=20),)).rows()
+    assert rows[1] == ("batch 42", "4.1 s, nothing of it was compared")
