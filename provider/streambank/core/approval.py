@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streambank.core.errors import RefusedError
-
-if TYPE_CHECKING:
-    pass
-
 
 TRIGGER_AGAIN = "Trigger it again: its plan shows how things are now."
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from streambank.control.processes import is_same_run, person
+from streambank.core.approval import outdated
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
-from streambank.core.approval import outdated
 
 
 def shown_generations(job: Job, query: str | None) -> dict[str, int]:

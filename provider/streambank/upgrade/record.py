@@ -46,8 +46,8 @@ DONE: frozenset[State] = frozenset({"planned", "nothing-to-do", "upgraded"})
 """States of an upgrade that did what it was asked for."""
 _RECORD_ONLY = frozenset({"committed_at", "broken_before", "for_good", "at"})
 """What is in the record and not in the report."""
-_NONE_OF = dict.fromkeys(("changes", "broken_before", "started_at", "at"))
-"""What a record must say, although a new upgrade has a default for it."""
+_MUST_SAY = dict.fromkeys(("changes", "broken_before", "started_at", "at"), "")
+"""What a record must say, although a new upgrade has a default for it: of none of them this is a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Upgrade:
             FormatError: Something is missing or of another kind (code `damaged-record`).
         """
         hint = "It was cut off or edited. Once you know what it should say, move it away."
-        return decode(cls, {**_NONE_OF, **data}, "record of an upgrade", hint=hint)
+        return decode(cls, {**_MUST_SAY, **data}, "record of an upgrade", hint=hint)
 
 
 def _place(code: Code) -> dict[str, str | None]:
