@@ -34,7 +34,7 @@ from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.recovery.choosing.resolve import Chosen, hinting_refresh
-from streambank.recovery.choosing.together import choose_together
+from streambank.recovery.choosing.together import check_each_named, choose_together
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest, TogetherRequest
@@ -244,6 +244,8 @@ def _of_query(
         chosen: The savepoints of all queries that are restored.
     """
     each, job, chosen = request.each, request.job, chosen or request.chosen or {}
+    if job is not None and request.query is None:
+        check_each_named(job, request.savepoints)
     own = chosen.get(query)
     others = restored_too((one.manifest for one in chosen.values()), own.manifest) if own is not None else ()
     asked = replace(

@@ -374,6 +374,24 @@ def test_a_reference_with_a_place_is_of_one_query(trio: Trio) -> None:
     assert caught.value.code == "names-one-query"
 
 
+@pytest.mark.parametrize("left", [QUERIES[:1], QUERIES[:2]])
+def test_savepoints_that_were_named_of_other_queries_are_refused(trio: Trio, left: tuple[str, ...]) -> None:
+    """Queries were declared no more since they were planned: what is left is not all that was approved."""
+    taken = trio.take_all(0)
+    trio.job = replace(trio.job, queries={name: trio.job.queries[name] for name in left})
+    for named in (taken, {"users": taken["users"]}):
+        for doing in (plan_together, restore_together):
+            with pytest.raises(InputError) as caught:
+                doing(trio.request(savepoints=named))
+            assert caught.value.code == "names-one-query"
+        with pytest.raises(InputError, match="savepoints are named of"):
+            from_place(
+                trio.job, "nearest", "latest-good", control=trio.control, target=trio.job.queries["hours"],
+                record=False, savepoints=named,
+            )  # fmt: skip
+    assert trio.generations() == dict.fromkeys(QUERIES, (1, None))
+
+
 def test_a_job_that_has_lost_its_checkpoints_comes_back(trio: Trio, tmp_path: Path) -> None:
     taken = trio.take_all(0)
     for name in QUERIES:

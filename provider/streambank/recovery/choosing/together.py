@@ -79,7 +79,7 @@ def choose_together(
         NotFoundError, IntegrityError, InputError: See `choosing.resolve.choose`.
     """
     asked, named = _parse(job, reference), savepoints or {}
-    _check_each_named(job, named)
+    check_each_named(job, named)
     found: dict[str, Chosen] = {}
     if lines is None:
         records = control or job.records()
@@ -192,6 +192,8 @@ def from_place(
     if place != NEAREST:
         return job.open_place(place), None
     named, locations = savepoints or {}, (job.repository, *job.replicate.to)
+    if query is None:
+        check_each_named(job, named)
     if query is not None or len(job.queries) == 1:
         name = query or next(iter(job.queries))
         with hinting_refresh(job):
@@ -208,7 +210,6 @@ def from_place(
             )
         return repository, {name: only}
     asked = _parse(job, reference)
-    _check_each_named(job, named)
     lines = {name: QueryLines.of(control, name) for name in job.queries}
     passed: list[PassedOver] = []
     places = open_places(locations, job.name, target, job.open_place, passed)
@@ -324,8 +325,12 @@ def _parse(job: Job, reference: str) -> Reference:
     return asked
 
 
-def _check_each_named(job: Job, savepoints: Mapping[str, str]) -> None:
-    """Make sure that savepoints that are named by their ids are of all queries of a job, or that none is."""
+def check_each_named(job: Job, savepoints: Mapping[str, str]) -> None:
+    """Make sure that savepoints that are named by their ids are of all queries of a job, or that none is.
+
+    Raises:
+        InputError: They are of others (code `names-one-query`).
+    """
     if savepoints and set(savepoints) != set(job.queries):
         raise InputError(
             f"The queries of {job.name} are {', '.join(job.queries)}, and savepoints are named of "
