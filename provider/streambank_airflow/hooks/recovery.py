@@ -325,6 +325,12 @@ class RecoveryVerbs:
             job, query = self.declared.get(ref), QueryRef.parse(ref).name
         else:
             job, query = self.declared.find(ref)
+            if options.all_queries and query is not None:
+                raise InputError(
+                    f"All queries of a job are restored, and {ref} names one.",
+                    code="bad-option",
+                    hint=f"Name {job.name}/* for all of them, or {ref} for that one.",
+                )
             query = None if options.all_queries else job.only_query(query)
         records, chosen = None if job is None else job.records(), None
         if job is None or records is None:

@@ -109,3 +109,14 @@ def test_the_nearest_place_of_a_job_that_is_not_declared_is_not_known(tmp_path: 
     with pytest.raises(InputError) as caught:
         StreambankHook().recovery.plan("orders", options, may_stop=False)
     assert caught.value.code == "bad-option"
+
+
+def test_a_reference_to_one_query_is_not_of_all_queries(folder: Path) -> None:
+    declare(folder, more='queries = ["hours", "users"]')
+    hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
+    options = RestoreOptions(all_queries=True)
+    with pytest.raises(InputError, match="flights/hours names one") as caught:
+        hook.recovery.plan("flights/hours", options, may_stop=False)
+    assert caught.value.code == "bad-option"
+    with pytest.raises(InputError, match="flights/hours names one"):
+        hook.recovery.restore("flights/hours", options, note="", by={})
