@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from datetime import datetime, timedelta
 
 from streambank.core.errors import InputError
@@ -164,7 +164,7 @@ def number_or_none(value: object) -> float | None:
     """The finite number in a record that somebody wrote; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    return float(value) if -sys.float_info.max <= value <= sys.float_info.max else None
 
 
 def from_epoch_ms(moment_ms: int) -> datetime | None:

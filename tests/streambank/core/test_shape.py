@@ -140,6 +140,7 @@ def test_errors_are_written_by_what_they_say() -> None:
             "by_name.main.age_s is not a finite number",
         ),
         ({"share": "1"}, "share is not a number"),
+        ({"share": 10**400}, "share is not a finite number"),
         ({"sure": 1}, "sure is not true or false"),
     ],
 )
@@ -160,6 +161,12 @@ def test_what_is_no_object_is_no_dataclass() -> None:
         decode(Whole, [], "record x")
     with pytest.raises(FormatError, match="The record x cannot be read: at is missing"):
         decode(Whole, {"from": 1}, "record x")
+
+
+def test_types_are_looked_at_once_however_many_records_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode(Whole, JSON, "record x")
+    monkeypatch.setattr("streambank.core.shape.get_origin", lambda kind: pytest.fail(f"{kind} again"))
+    assert decode(Whole, JSON, "record x").to_dict() == JSON
 
 
 def test_other_types_are_read_by_themselves() -> None:

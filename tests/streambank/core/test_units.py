@@ -78,7 +78,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 NO_TIMES: tuple[object, ...] = (None, "", "yesterday", 7, "2026-11-30T03:12:00", [])
-NO_NUMBERS: tuple[object, ...] = (None, "7", True, math.nan, math.inf)
+NO_NUMBERS: tuple[object, ...] = (None, "7", True, math.nan, math.inf, 10**400)
 
 
 def test_what_a_record_has_in_the_place_of_a_time_or_a_number_is_none() -> None:
