@@ -157,6 +157,9 @@ class RoundReport:
                 rpo_s = one["rpo_s"] and round(one["rpo_s"])
                 said = f"passed, RTO {said_s(one['rto_s'])}, RPO {said_s(rpo_s)}"
                 said += f"; not run on the copy: {one['not_run']}" if one["not_run"] else ""
+            elif (taken_at := one["round"]["taken_at"]) is not None:
+                age = from_json_time(one["started_at"]) - from_json_time(taken_at)
+                said = f"{say_duration(round(age.total_seconds()))} old, {said}"
             rows.append((f"drill of {called(savepoints_of(one)) or 'no savepoint'}", said))
         rows += [("skipped", f"{called(one.savepoints)}: {one.why}") for one in self.skipped]
         return [*rows, *titled("ended early", [self.ended])]

@@ -14,7 +14,7 @@ from streambank.control.drills import drills_of, outcomes, record_drill, round_o
 from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.drills.each import Kept, alike, drill_each, kept, sets_of
+from streambank.drills.each import Kept, RoundReport, alike, drill_each, kept, sets_of
 from streambank.drills.request import DrillRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import manifest_key
@@ -134,7 +134,7 @@ def test_one_that_is_damaged_fails_the_drill_and_does_not_end_the_others(managed
     drills = answer.out.splitlines()[-3:]
     assert [line.split()[2] for line in drills] == [newest, damaged, oldest]
     assert ["  passed, RTO " in line for line in drills] == [True, False, True]
-    assert "  failed at the step " in drills[1]
+    assert " old, failed at the step " in drills[1]
     progress = [line for line in answer.err.splitlines() if line.startswith("savepoint ")]
     assert progress == [
         f"savepoint {number} of 3: {one}" for number, one in enumerate((newest, damaged, oldest), 1)
@@ -358,3 +358,13 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     answer = streambank("drill", "flights", "--jobs", managed.jobs_file, *options)
     assert answer.code == 2 and says in answer.err
+
+
+def test_people_read_how_old_the_savepoint_was_whose_drill_failed() -> None:
+    report = {"passed": False, "failed_step": "restore", "error": "No.", "started_at": "2026-03-02T12:00:00Z"}
+    rows = []
+    for taken_at in ("2026-03-01T12:00:00Z", None):
+        drills = ({**report, "round": {"savepoints": {"main": "b000001"}, "taken_at": taken_at}},)
+        rows += RoundReport("r", "flights", "file:///r", drills, (), 0, utc_now(), 1.0).rows()[1:]
+    failed = "failed at the step restore: No."
+    assert rows == [("drill of b000001", f"1 d old, {failed}"), ("drill of b000001", failed)]
