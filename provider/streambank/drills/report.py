@@ -133,8 +133,9 @@ class QueryDrill:
         age = say_duration(round(self.age_s))
         rows = [(f"query {self.query}", f"{self.savepoint} of batch {self.batch:,}, {age} old{behind}")]
         for one in self.batches:
-            same = f"as in the live query: {', '.join(one.same)}" if one.same else "nothing of it was compared"
-            said = "it differs" if one.differences else same
+            said = "it differs" if one.differences else "nothing of it was compared"
+            if one.same and not one.differences:
+                said = f"as in the live query: {', '.join(one.same)}"
             rows.append((f"batch {one.batch:,}", f"{one.seconds:.1f} s, {said}"))
         if self.state_equal:
             rows.append((f"state after {self.batches[-1].batch:,}", "as in the live query"))
