@@ -93,7 +93,9 @@ class Holder:
         """
         known = {"host", "boot_id", "pid_namespace", "processes", "beat_s", "ttl_s"}
         details = {name: value for name, value in data.items() if name not in known}
-        return decode(cls, {**data, "host": dict(data), "details": details}, "record of a holder")
+        must = {"beat_s": None, "ttl_s": None}  # a new holder has defaults for them
+        said = {**must, **data, "host": dict(data), "details": details}
+        return decode(cls, said, "record of a holder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,8 +257,9 @@ def test_a_lease_elsewhere_can_be_broken_without_waiting(tmp_path: Path) -> None
     assert clock.now == began
 
 
-def _held_by(pid: int) -> bytes:
+def _held_by(pid: int, without: str = "") -> bytes:
     holder = Holder(ELSEWHERE, (ProcessId("python", pid, 1),)).to_dict()
+    holder.pop(without, None)
     return encode_json({"at": "2026-01-01T00:00:00Z", **holder})
 
 
@@ -271,6 +272,7 @@ def _held_by(pid: int) -> bytes:
         b'{"at": "2026-01-01T00:00:00Z", "host": 1}',
         pytest.param(_held_by(2**63), id="no pid is as large"),
         pytest.param(_held_by(-1), id="a pid that means all processes"),
+        pytest.param(_held_by(1, "ttl_s"), id="nobody knows how long it lasts"),
     ],
 )
 def test_a_lease_that_cannot_be_read_is_never_taken_over(tmp_path: Path, damage: bytes) -> None:
