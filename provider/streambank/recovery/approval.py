@@ -292,7 +292,9 @@ def check_still_so(approved: Choice, restore: TogetherPlan) -> None:
         sinks = () if approved.stop else plan.sink_refusals[plan.sink]
         against = (*sinks, *plan.source_refusals[plan.source])
         seen = approved.resolves_by_query.get(name, ())
-        if not approved.stop and (shown is None or newest > shown):
+        if shown is None:  # the plan was of another version
+            raise _outdated(approved, f"The plan did not say how far query {plan.job} was.")
+        if not approved.stop and newest > shown:
             why = f"Query {plan.job} has gone on to batch {newest}, but the plan ended at batch {shown}."
             raise _outdated(approved, why)
         if said := more_missing(approved.missing, plan):

@@ -439,6 +439,9 @@ class TestAllQueries:
         assert changed(replace(down, newest_by_query={}), at(9)), "nobody knows what was shown"
         (alive, _) = choices_of(at(9, ALIVE), may_stop=True)
         assert not changed(alive, at(10)), "it went on until it was stopped, which the choice has settled"
+        assert changed(replace(alive, newest_by_query={}), at(10)), (
+            "nor of one that another version has shown"
+        )
 
     def test_the_input_of_any_of_them_is_asked_about(self) -> None:
         plans = self.pair(plan(source=GONE), plan())

@@ -212,6 +212,8 @@ def test_a_job_that_lives_is_stopped_by_the_choice_that_says_so_and_not_before(
     [
         {"sink": "accept", "source": "accept", "stop": False, "resolves": ["source-would-lose-records"]},
         {"sink": "rollback-accept", "source": "refuse", "stop": True},  # no file was missing then
+        # As a version before would have left it for an approval that is still waiting.
+        {"sink": "accept", "source": "accept", "stop": True, "resolves": ["source-gone"], "missing": {}},
     ],
 )
 def test_a_choice_holds_only_for_what_was_shown(

@@ -317,7 +317,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         """
         if self.all_queries:
             check_savepoints(approved, self._options().savepoint)
-        if approved.stop and not approved.missing and not any(approved.resolves_by_query.values()):
+        accepts = approved.missing or any(approved.resolves_by_query.values())
+        if approved.stop and approved.newest_by_query and not accepts:
             return
         # The job stands, and the restore reads it all.
         check_still_so(approved, self._plan(offer=True, whole=False))
