@@ -109,7 +109,8 @@ def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint:
     if job is None or asked.name not in job.queries or not same_place(job.repository, repository.uri):
         return
     query = declared_query(job, asked.name, job.records())
-    if str(service_name(checkpoint.uri)).startswith(str(service_name(query.checkpoint))):
+    beside = str(service_name(checkpoint.uri)).startswith(str(service_name(query.checkpoint)))
+    if beside or same_place(checkpoint.uri, query.checkpoint):
         check_records(query)
         lost = savepoints_lost(query)
         if lost is not None:

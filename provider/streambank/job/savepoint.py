@@ -477,7 +477,8 @@ def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:
     found = []
     for job in jobs:
         for query, declared in job.queries.items():
-            if not str(service_name(checkpoint)).startswith(str(service_name(declared))):
+            beside = str(service_name(checkpoint)).startswith(str(service_name(declared)))
+            if not (beside or same_place(checkpoint, declared)):
                 continue  # generations lie beside the declared checkpoint: records of others are not asked
             generation = job.records().generation(query)
             if same_place(checkpoint, generation.location if generation is not None else declared):
