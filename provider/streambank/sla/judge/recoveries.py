@@ -17,7 +17,7 @@ from streambank.control.progress import SegmentHead
 from streambank.control.records import RecordStream
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import time_or_none
+from streambank.core.units import number_or_none, time_or_none
 from streambank.job.restart import RESTARTED
 from streambank.sla.history.history import Records, file_heads
 
@@ -149,15 +149,18 @@ def _restores(control: JobControl, query: str | None, starts: list[Recovery]) ->
     found = []
     for record in RecordStream(control.store, "restores").history(newest=NEWEST_EVENTS):
         report = record.data
-        began, seconds = time_or_none(report.get("started_at")), report.get("seconds")
-        if began is None or not isinstance(seconds, int | float) or not _is_of(report, query):
+        began, seconds = time_or_none(report.get("started_at")), number_or_none(report.get("seconds"))
+        if began is None or seconds is None or not _is_of(report, query):
             continue
-        ended = began + timedelta(seconds=seconds)
+        try:
+            ended = began + timedelta(seconds=seconds)
+        except OverflowError:  # beyond the calendar, which no restore has taken
+            continue
         start = next((start for start in starts if start.began_at >= ended), None)
         if start is not None:
             savepoint = str(report.get("savepoint"))
             between = ("between", _between(ended, start.began_at))
-            steps = (("restore", float(seconds)), between, *start.steps)
+            steps = (("restore", seconds), between, *start.steps)
             found.append(
                 Recovery("restore", began, start.at, start.epoch, start.batch, savepoint, steps=steps)
             )

@@ -102,6 +102,14 @@ def test_a_restore_takes_from_its_begin_to_the_batch_after_the_next_start(job: J
     ]
 
 
+@pytest.mark.parametrize("seconds", [1e300, True, "20", None])
+def test_a_restore_of_which_nobody_knows_how_long_it_took_is_passed_over(job: Job, seconds: object) -> None:
+    job.restore(0, seconds=seconds)
+    job.start(2, 60, launched=50)
+    job.records(2, (4, 90))
+    assert [one.kind for one in recoveries(job.control)] == ["start"]
+
+
 def test_a_start_before_the_restore_had_ended_is_not_its(job: Job) -> None:
     job.start(1, 111, launched=110)
     job.records(1, (0, 120))
