@@ -44,7 +44,7 @@ def test_a_job_whose_driver_was_killed_is_broken_with_nothing_declared(tmp_path:
         well = assess_job(job)
         assert by_name(well)["alive"].level == by_name(well)["restart_rate"].level == "ok"
         assert (well.to_dict()["up"], well.to_dict()["watched"]) == (True, False)
-        unwatched = by_name(assess_job(job, now=utc_now() + timedelta(seconds=job.start.timeout_s + 360)))
+        unwatched = by_name(assess_job(job, now=utc_now() + timedelta(seconds=job.start.timeout_s + 480)))
         assert unwatched["alive"].level == "breach" and "no watcher to restart it" in unwatched["alive"].why
         assert started.pid is not None
         os.kill(started.pid, signal.SIGKILL)
