@@ -39,7 +39,6 @@ class CodeChoice:
         instead_of: The identity of the declared code for which it counts.
         instead_of_unread: The same where its program cannot be read, as on another machine.
         code: It; None where the declared one counts, whatever that is.
-        at: When.
         proven: Whether a signature, or this user, vouches for it.
     """
 
@@ -102,7 +101,6 @@ def choose_code(
     """Choose what the job's next driver runs.
 
     Args:
-        declared: What the job declares now.
         code: What counts instead, until the job declares something else; None for what it declares.
 
     Raises:

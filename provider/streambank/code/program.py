@@ -27,7 +27,6 @@ class Program:
     Attributes:
         digest: Of all names and all bytes.
         files: The file of each name; the first is the application.
-        sizes_bytes: The sizes of the files, together.
         not_understood: Names of the files whose syntax this Python does not know. What they import is none of
             the files, so a copy of the program would not run.
     """
@@ -58,11 +57,7 @@ def read_program(application: str, settings: Mapping[str, str]) -> Program | Non
 
 
 def digest_of(contents: Mapping[str, bytes]) -> str:
-    """The digest of a program.
-
-    Args:
-        contents: The bytes of each file, by name.
-    """
+    """The digest of a program."""
     digest = hashlib.sha256()
     for name in sorted(contents):
         digest.update(f"{hashlib.sha256(contents[name]).hexdigest()} {name}\n".encode())

@@ -39,7 +39,6 @@ class RepairedFile:
     Attributes:
         kind: `object`, `pack`, `index`, `manifest` or `header`.
         objects: How many objects came from replicas.
-        bytes: How many bytes those have.
         sources: The replicas that had them; empty where the repository itself had all.
     """
 
@@ -55,7 +54,6 @@ class Mended:
     """What mending came to.
 
     Attributes:
-        repaired: Files that are whole again.
         lost: Objects that no replica has whole, and why.
     """
 
@@ -68,7 +66,6 @@ class Replicas:
 
     Args:
         repositories: The replicas, the preferred one first.
-        rate: How fast they, and what is to be mended, may be read.
     """
 
     def __init__(self, repositories: Sequence[Repository], rate: RateLimit = UNLIMITED) -> None:
@@ -210,9 +207,7 @@ def repair_files(
 
     Args:
         mender: Does it, and keeps what came of it.
-        lacking: Digest and size of the objects that are not whole.
         parallel: How many large ones are brought back at once.
-        progress: Counts objects and bytes.
 
     Raises:
         StorageError: A place failed as a whole; what is mended stays mended.

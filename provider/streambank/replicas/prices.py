@@ -39,12 +39,7 @@ class Prices:
     currency: str = "$"
 
     def per_month(self, location: str, size_bytes: int) -> float | None:
-        """What keeping some bytes in a place costs a month; None where the table has no price for it.
-
-        Args:
-            location: URI of the repository.
-            size_bytes: How many bytes.
-        """
+        """What keeping some bytes in a place costs a month; None where the table has no price for it."""
         price = self._price(_spelled(location))
         return None if price is None else price * size_bytes / GB
 

@@ -58,7 +58,6 @@ class NotRepaired:
 
     Attributes:
         file: Its key in the repository, or the digest of an object that lies nowhere.
-        reason: Why it could not be repaired.
         needed_by: The savepoints that need it, as `job/id`.
     """
 
@@ -73,10 +72,6 @@ class RepairReport:
     """What a repair came to.
 
     Attributes:
-        repository: URI of what was repaired.
-        replicas: URIs of where whole bytes were looked for.
-        dry_run: Whether nothing was written, and the rest says what would be.
-        repaired: Files that are whole again.
         verified: A full verification of each savepoint that was touched.
     """
 
@@ -118,8 +113,6 @@ def repair(
         which: Job and id of the savepoints to look at.
         header_error: What was wrong with the header (`open_for_repair`).
         dry_run: Read all the same, and write nothing.
-        pace: Who does the work, how fast, and who is told.
-        by: Who asks, for the records of verifications.
 
     Raises:
         InputError: A replica names objects by another digest (code `other-digest`), or is what is to be

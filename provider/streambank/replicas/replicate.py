@@ -94,8 +94,6 @@ def replicate(
     Args:
         replica: Where they shall be, too; see `open_replica`.
         which: Job and id of each, in this order.
-        pace: Who does the work, how fast, and who is told.
-        by: Who asks, for the marks of pins and holds.
         holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
     Yields:
@@ -118,7 +116,6 @@ class ReplicaReport:
         location: Its URI.
         error: Why it ended early; what had arrived by then is used by the next try.
         savepoints: What became of each savepoint until then.
-        warnings: What a person should know although nothing is wrong.
     """
 
     location: str
@@ -156,11 +153,8 @@ def replicate_to(
     So of several replicas one that cannot be reached does not keep the others from what they need.
 
     Args:
-        source: Where the savepoints are.
         location: The replica, made where there is nothing yet.
         which: Job and id of each, in this order.
-        pace: Who does the work, how fast, and who is told.
-        by: Who asks, for the marks of pins and holds.
         lock: For how long what arrives there is locked.
 
     Raises:
@@ -407,11 +401,9 @@ class Replicated:
     """What became of one savepoint.
 
     Attributes:
-        job: `job` or `job/query`.
         batch: Its batch; None where its manifest cannot be read.
         state: `copied` now; `there` before; `refilled`: it was there, and objects that the replica had lost
             are back; `failed`: not whole in the replica, see `errors`; `gone` from the source meanwhile.
-        moved_bytes: How many bytes those have.
         service_bytes: How many of them the storage service copied itself.
         there_bytes: How many bytes of it the replica had.
         pinned: Whether the source's pin was set in the replica by this.
@@ -435,13 +427,7 @@ class Replicated:
 
 
 class Transfer:
-    """Moves objects between two repositories; keeps what it learns about them from one savepoint to the next.
-
-    Args:
-        source: Where the objects are.
-        target: Where they are wanted.
-        rate: How fast this process may read them.
-    """
+    """Moves objects between two repositories; what it learns about them serves the next savepoint, too."""
 
     def __init__(
         self, source: Repository, target: Repository, executor: Executor, rate: RateLimit = UNLIMITED

@@ -33,7 +33,6 @@ class Sharing:
 
     Attributes:
         named_bytes: Of all objects that any savepoint names, each counted once.
-        jobs: The shares of each job.
         savepoints: The shares of each savepoint, by job and id.
     """
 

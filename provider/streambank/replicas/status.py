@@ -23,7 +23,6 @@ class PlaceJobStatus:
     """One job in one repository.
 
     Attributes:
-        job: `job` or `job/query`.
         savepoints: Its savepoints that can be read, oldest first.
         damaged: Those that cannot be, each with what is wrong.
         lacking: How many savepoints the first repository lists and this one does not.
@@ -90,11 +89,7 @@ class Status:
         return not any(place.error or any(job.damaged for job in place.jobs) for place in self.places)
 
     def to_dict(self, prices: Prices | None = None) -> dict[str, Any]:
-        """The status as JSON.
-
-        Args:
-            prices: Tell what it costs, too.
-        """
+        """The status as JSON."""
         return {
             "ok": self.ok,
             "at": to_json_time(self.at),
@@ -150,9 +145,6 @@ class Status:
 
 def status(opener: Opener, repository: str, replicas: Sequence[str], at: datetime) -> Status:
     """Look at a repository and its replicas. Only reads.
-
-    Args:
-        repository: Location of the first one.
 
     Raises:
         InputError: One of them is no location.

@@ -52,15 +52,12 @@ class SavepointSummary:
     """One savepoint as a listing shows it.
 
     Attributes:
-        job: `job` or `job/query`.
         error: Why its manifest cannot be used; None for a good one. Where it is set, what follows is empty.
         batch: The committed batch after which a restored query goes on.
         query_id: The id in the checkpoint's `metadata`.
-        taken_at: When, in UTC.
         bytes: Sum of its files' sizes.
         new_bytes: How many bytes it added to the repository.
         watermark_ms: Event-time watermark in milliseconds since the epoch.
-        note: What a person wrote about it.
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
         restored: It was made from another one, and a job went on from it.
@@ -68,10 +65,8 @@ class SavepointSummary:
             means it.
         rehearsed_at: When the newest mark of its rehearsal was made, in UTC; None for none, or a damaged one.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
-        verified_at: When it was last verified, in UTC.
         verified_ok: Whether no damage was found then, and none that hashing found before still stands.
         hashed_since: Every byte of it has been hashed since then, in UTC; None where some never were.
-        mark_errors: Marks of it that cannot be read.
     """
 
     savepoint: str
@@ -121,7 +116,6 @@ def listed(store: Store, job: str | None = None) -> list[tuple[str, str]]:
     """Job and id of every manifest, damaged or not, in order of their names.
 
     Args:
-        store: The repository's root.
         job: Only this one's: for `job` its queries' too, for `job/query` that query's.
     """
     if job is not None:
@@ -167,11 +161,7 @@ def none_of(store: Store, job: str | None) -> NotFoundError:
 
 
 def only_rejected(job: str, rejected: Sequence[str]) -> NotFoundError:
-    """The error of what could mean none but savepoints whose rehearsal has not passed.
-
-    Args:
-        job: `job` or `job/query`.
-    """
+    """The error of what could mean none but savepoints whose rehearsal has not passed."""
     return NotFoundError(
         f"Of {job} only savepoints whose rehearsal has not passed could be meant: {some(rejected)}.",
         code="no-such-savepoint",
@@ -208,7 +198,6 @@ def candidates(store: Store, job: str) -> list[SavepointSummary]:
     """What can be chosen of a job without its id or its name: readable and not rejected, oldest first.
 
     Args:
-        store: The repository's root.
         job: `job`, without its queries, or `job/query`.
 
     Raises:
@@ -284,12 +273,7 @@ def distrusted(store: Store, job: str) -> bool:
 
 
 def found_damaged(store: Store, job: str | None = None) -> Iterator[tuple[str, str]]:
-    """Job and id of each listed savepoint whose last verification found damage; only marks are read.
-
-    Args:
-        store: The repository's root.
-        job: Only this one's, as for `listed`.
-    """
+    """Job and id of each listed savepoint whose last verification found damage; only marks are read."""
     there = set(listed(store, job))
     yield from (which for which in _verified_damaged(store, job) if which in there)
 
@@ -309,7 +293,6 @@ def is_rejected(store: Store, head: Manifest) -> bool:
     """Whether the rehearsal of a savepoint has not passed, and no job went on from it.
 
     Args:
-        store: The repository's root.
         head: Its manifest, with or without its files.
     """
     if head.derived_from is None:
@@ -424,8 +407,6 @@ def summary_of(
     """One savepoint; None where it was deleted since it was listed.
 
     Args:
-        store: The repository's root.
-        job: `job` or `job/query`.
         marks: The file names of its marks.
         given: The names that records give to it.
         recorded: Names that have records, by job: what a manifest says of these does not count.
@@ -500,7 +481,6 @@ def newest_good(
     these are not the same. Where the storage does not tell when files were written, all are.
 
     Args:
-        store: The repository's root.
         job: `job`, without its queries, or `job/query`.
         leave_out: Which ones are none, such as those of other lines.
 
@@ -525,7 +505,6 @@ def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
     written, all are.
 
     Args:
-        store: The repository's root.
         job: `job`, without its queries, or `job/query`.
     """
     folder = manifest_key(job, "x").removesuffix("x.json")
@@ -541,7 +520,6 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
     """Savepoints of one job by how new their data is, as `newest_first`: a clock that jumped decides nothing.
 
     Args:
-        store: The repository's root.
         heads: Their manifests, with or without their files.
     """
 

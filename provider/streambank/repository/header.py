@@ -42,7 +42,6 @@ class RepositoryHeader:
     Attributes:
         id: A UUID that tells a repository from its replicas.
         digest: The algorithm of all its digests.
-        created_at: When it was made, in UTC.
     """
 
     id: str

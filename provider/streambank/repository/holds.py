@@ -52,8 +52,6 @@ class Hold(JsonObject):
     """One hold mark.
 
     Attributes:
-        job: `job` or `job/query`.
-        key: Where the mark lies.
         purpose: What the holder does: `restore`, `replicate` or `verify`; empty where it cannot be read.
         left_s: How many seconds it still counts; it has ended where that is not positive.
     """
@@ -103,7 +101,6 @@ def add_hold(store: Store, digest_name: str, key: str, purpose: str, by: Mapping
     """Write a hold mark, which counts from now on and ends by itself, or when the file is deleted.
 
     Args:
-        store: The repository's root.
         key: See `hold_key`.
     """
     job, savepoint, hold_id = _named(key) or ("", "", "")
@@ -127,7 +124,6 @@ def holds(store: Store, now_ns: int, below: str = "marks") -> list[Hold]:
     """Every hold mark, ended ones among them.
 
     Args:
-        store: The repository's root.
         now_ns: The time by the clock of the storage; of one that stamps no files, by this machine's.
         below: Where to look: `marks`, or what `marks_prefix` says of one savepoint.
     """
@@ -268,7 +264,6 @@ class Keeper:
     """The marks of one hold.
 
     Attributes:
-        job: `job` or `job/query`.
         keys: Where the marks lie, those included of which nobody knows whether they were written.
     """
 

@@ -86,7 +86,6 @@ def lock_keys(store: Store, keys: Collection[str], lock: Lock, on_lock: OnLock |
 
     Args:
         lock: Until when.
-        on_lock: Called after each file.
 
     Raises:
         NotFoundError: One is not there.

@@ -271,7 +271,6 @@ def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, comm
     again with other input after a restore gets another id.
 
     Args:
-        job: `job` or `job/query`.
         query_id: The id in the checkpoint's `metadata`.
         offsets_bytes: The offset log's entry of the batch.
         commits_bytes: The commit log's entry of the batch.

@@ -40,7 +40,6 @@ class Mark:
         kind: `pin` (with the field `pinned`), `verified`, `restored` or `rehearsal` (with `passed`); more may
             come.
         number: Of its kind, from 1.
-        at: When, in UTC.
         by: Who: user, host, dag_id, ...
     """
 
@@ -100,11 +99,6 @@ def add_mark(
     """Write the next mark of a kind.
 
     Args:
-        store: The repository's root.
-        digest_name: The repository's digest.
-        job: `job` or `job/query`.
-        savepoint: The savepoint's id.
-        kind: See `Mark`.
         at: When, of a mark that is copied from another repository; now when left out.
 
     Raises:

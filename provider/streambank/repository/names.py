@@ -36,7 +36,6 @@ class NameRecord:
     """One savepoint that was given a name.
 
     Attributes:
-        job: `job` or `job/query`.
         number: Of that name, from 1.
     """
 
@@ -87,7 +86,6 @@ def listed_names(store: Store, job: str | None = None) -> Iterator[NameRecord]:
     """The records of names, in no order.
 
     Args:
-        store: The repository's root.
         job: Only this one's: for `job` its queries' too, for `job/query` that query's.
     """
     for info in store.list(f"{FOLDER}/{job}" if job else FOLDER):
@@ -139,7 +137,6 @@ def names_there(
     """The names of listed savepoints.
 
     Args:
-        store: The repository's root.
         job: As for `listed_names`.
         is_there: Whether a savepoint is listed, by job and id.
 
@@ -181,9 +178,6 @@ def give_name(
     """Give a name to a savepoint that is listed. One conditional create decides between two that ask.
 
     Args:
-        store: The repository's root.
-        digest_name: The algorithm of the record's digest.
-        job: `job` or `job/query`.
         name: A name that `check_savepoint_name` lets pass.
         holder: Looks which listed savepoint has the name by records; None where none has.
 

@@ -120,7 +120,6 @@ class Found:
     """The savepoint that a reference means.
 
     Attributes:
-        job: `job` or `job/query`.
         as_of: The moment, for a reference by time.
     """
 
@@ -160,7 +159,6 @@ def moment_of(said: str, zone_name: str, zone: tzinfo, now: datetime) -> AsOf:
 
     Args:
         said: The time, as `parse_reference` lets it pass.
-        zone_name: The job's time zone.
 
     Raises:
         InputError: The calendar has no such time (code `bad-time`).
@@ -208,8 +206,6 @@ def resolve(
     """The savepoint that a person means.
 
     Args:
-        store: The repository's root.
-        job: Look only here.
         zone_of: Gives the zone of times that say none.
         now: The time now, if it is not that of this machine's clock.
         leave_out: Of `latest`, a batch and a time.
@@ -434,7 +430,6 @@ def only_job(store: Store, job: str | None, reference: str = LATEST_GOOD) -> str
     """The job that `latest`, `latest-good` or a time is about.
 
     Args:
-        store: The repository's root.
         job: `job` or `job/query`; None where there is only one.
 
     Raises:

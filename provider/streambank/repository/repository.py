@@ -102,7 +102,6 @@ class Repository:
         """The repository at the root of a store.
 
         Args:
-            create: Make one where there is nothing yet.
             digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
             like: The checkpoint, or repository, that it is made for: on a disk, no more users may look into
                 the new one.
@@ -138,9 +137,6 @@ class Repository:
     def require_key(self, job: str) -> None:
         """Make sure that a new savepoint can be signed, where those of the job are.
 
-        Args:
-            job: `job` or `job/query`.
-
         Raises:
             RefusedError: There is no key (code `signing-key-missing`).
         """
@@ -151,9 +147,6 @@ class Repository:
         """Lock a savepoint that is there for as long as one that is saved now, and as it was locked.
 
         What was stored again for it is another version of a file, without the lock that the first one has.
-
-        Args:
-            on_lock: Called after each file that was locked.
 
         Raises:
             IntegrityError: An object that it names is not there (code `object-missing`).
@@ -199,9 +192,6 @@ class Repository:
     def commit(self, manifest: Manifest, on_lock: OnLock | None = None) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
 
-        Args:
-            on_lock: Called after each file that was locked.
-
         Returns:
             Whether this call made it; False where it was there already.
 
@@ -220,13 +210,7 @@ class Repository:
         return self._commit(manifest, encode(manifest), on_lock=on_lock)
 
     def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:
-        """Sign the bytes of a manifest with the first key; the id of the key.
-
-        Args:
-            job: `job` or `job/query`.
-            savepoint: The savepoint's id.
-            data: The bytes, or chunks of them.
-        """
+        """Sign the bytes of a manifest with the first key; the id of the key."""
         signing = signing_of(self.keys[:1], job, savepoint)
         for chunk in data:
             signing.update(chunk)
@@ -265,11 +249,8 @@ class Repository:
         """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
 
         Args:
-            manifest: What the bytes say.
-            data: The other repository's file.
             signatures: Those that lie beside it there.
             replace_damaged: A file of this name is there, is known to be damaged, and gives way.
-            on_lock: Called after each file that was locked.
 
         Returns:
             Whether this call made it; False where a savepoint of this id was there already.
@@ -378,7 +359,6 @@ class Repository:
         """Give a name to a savepoint that is listed, unless another one has it.
 
         Args:
-            job: `job` or `job/query`.
             anyway: Take it away from another one.
 
         Returns:

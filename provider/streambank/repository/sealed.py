@@ -77,7 +77,6 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
     Whether they are intact is known only once the iterator has ended.
 
     Args:
-        seal_name: Name of the last field.
         what: What the file is, for messages: "savepoint b000003-…".
 
     Raises:

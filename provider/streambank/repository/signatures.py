@@ -27,12 +27,7 @@ _MOST_COPIED = 20
 
 
 def signing_of(keys: Keys, job: str, savepoint: str) -> Signing:
-    """What takes in the bytes of a savepoint's manifest.
-
-    Args:
-        job: `job` or `job/query`.
-        savepoint: The savepoint's id.
-    """
+    """What takes in the bytes of a savepoint's manifest."""
     return Signing(keys, _LABEL, job, savepoint)
 
 
@@ -79,7 +74,6 @@ def refuse_without_key(store: Store, job: str, savepoint: str | None = None) -> 
     """Make sure that signatures are not given up in silence: where there are some, there has to be a key.
 
     Args:
-        job: `job` or `job/query`.
         savepoint: The one that is used; None for a new one, where those of the whole job count.
 
     Raises:

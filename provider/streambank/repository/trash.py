@@ -104,11 +104,7 @@ class PendingDeleteRecord:
 
 
 class PendingDeletes:
-    """The condemned files of a repository as they were last looked at. Safe to use from several threads.
-
-    Args:
-        store: The repository's root.
-    """
+    """The condemned files of a repository as they were last looked at. Safe to use from several threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

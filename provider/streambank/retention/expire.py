@@ -128,7 +128,6 @@ def expire(
     Args:
         policy: Of all jobs, or a function that gives each job's own.
         job: Only this one: for `job` its queries too, for `job/query` that query.
-        dry_run: Only say what would become of each.
         now: The time; this machine's by default. It limits how far savepoints from the future reach, and
             says how old each is.
         source: What this is a replica of: what that lists stays here, whatever the policy says, so that the

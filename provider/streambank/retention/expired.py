@@ -41,8 +41,6 @@ class Expired:
     """One copy of an expired savepoint's manifest.
 
     Attributes:
-        job: `job` or `job/query`.
-        key: Where the copy lies.
         expired_ns: When it was made, by the clock of the storage, in nanoseconds since the epoch.
     """
 
@@ -158,7 +156,6 @@ def remove(store: Store, copy: Expired, others: bool) -> None:
     The newest pin mark stays, so that no pin mark ever gets a number, and so a name, for the second time.
 
     Args:
-        store: The repository's root.
         others: Whether there are other copies of the same savepoint.
     """
     if not others and not store.exists(manifest_key(copy.job, copy.savepoint)):
@@ -229,7 +226,6 @@ class ExpiredSummary:
     """One expired savepoint as a listing shows it.
 
     Attributes:
-        job: `job` or `job/query`.
         expired_at: When it was expired, by the clock of the storage, in UTC.
         until: Until then no sweep with the grace that was asked for removes it; None as long as it is pinned.
         manifest: What it is, without its files; None where the copy of its manifest cannot be used.
@@ -263,7 +259,6 @@ def expired_summaries(store: Store, grace_s: float, job: str | None = None) -> l
     """Every savepoint that is not listed and can be brought back, by job and then by batch.
 
     Args:
-        store: The repository's root.
         grace_s: The grace of the sweeps that come.
         job: Only this one: for `job` its queries too, for `job/query` that query.
     """

@@ -143,7 +143,6 @@ class RetentionDecision:
     """What becomes of one savepoint.
 
     Attributes:
-        keep: Whether it stays.
         reasons: At least one.
         overrules: The rules that would have kept what goes by its age: `pinned`, `min-verified`, `last`, ...
     """

@@ -44,7 +44,6 @@ class Survey:
     """The files with objects in them, by key.
 
     Attributes:
-        files: Each file.
         lost_packs: What index files say about packs that are gone.
         unindexed: Keys of packs that no index names: a killed writer left them, or an index file is lost.
         unreadable: Packs that no index names and whose table of contents is damaged.
@@ -107,9 +106,7 @@ def named_objects(store: Store, key: str, job: str, savepoint: str) -> set[str]:
     """Hex digits of what one manifest names; known only once its seal is checked.
 
     Args:
-        store: The repository's root.
         key: Where the manifest lies, or a copy of it.
-        job: `job` or `job/query`.
 
     Raises:
         NotFoundError: It is gone.
@@ -131,7 +128,6 @@ def survey(repository: Repository, old_ns: int, progress: Progress | None = None
 
     Args:
         old_ns: Packs that no index names are looked into where they are older; others are being written.
-        progress: Counts packs that are searched.
 
     Raises:
         IntegrityError: An index file is damaged (code `index-damaged`): `streambank reindex` first.
@@ -235,7 +231,6 @@ class Rescued:
     """What was stored again.
 
     Attributes:
-        bytes: How many bytes they have.
         failed: Objects that could not be read, and why.
     """
 

@@ -96,7 +96,6 @@ def sweep(
     Args:
         grace_s: How long expired savepoints can be brought back, and condemned files stay.
         dry_run: Only say what would happen; this machine's clock stands for that of the storage.
-        progress: Counts manifests, packs and deleted files.
 
     Raises:
         InputError: The grace is shorter than `MIN_GRACE_S` (code `grace-too-short`).
@@ -439,7 +438,6 @@ class SweepReport:
         locked_until: When the last of those locks ends; None where there is none.
         held: Of `kept` and `waiting` those that are still there only since somebody reads a savepoint.
         leftovers: What writes that were broken off have left, and that is deleted.
-        warnings: What a person should know although nothing is wrong.
     """
 
     dry_run: bool

@@ -24,7 +24,6 @@ class UndeleteResult(JsonObject):
     """What bringing a savepoint back came to.
 
     Attributes:
-        job: `job` or `job/query`.
         already_listed: It was listed, so there was nothing to do.
         stored_again: How many of its objects a sweep had condemned, and were stored again.
     """
@@ -43,7 +42,6 @@ def undelete(
 
     Args:
         reference: The savepoint's id, the unique beginning of one, or either behind `job/`.
-        job: Look only here.
 
     Raises:
         NotFoundError: No such expired savepoint is kept (code `not-expired`).

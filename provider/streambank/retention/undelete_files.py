@@ -93,8 +93,6 @@ def undelete_files(
     Args:
         store: Where. The repository need not have its header any more.
         since: Only what was deleted then or later, by the service's clock.
-        dry_run: Only say what would come back.
-        progress: Called after each file that was brought back.
 
     Raises:
         RefusedError: Nothing that is deleted there is kept (code `no-versions`).

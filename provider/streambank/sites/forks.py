@@ -147,9 +147,7 @@ def newest_own(control: JobControl | None, store: Store, called: str, most: int)
 
     Args:
         control: The job's records; None where it is not declared.
-        store: The repository's root.
         called: `job` or `job/query`.
-        most: See `newest_good`.
 
     Raises:
         StreambankError: The records of its sites, or the repository, cannot be read.
@@ -183,7 +181,6 @@ def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
 
     Args:
         records: The records of a site, oldest first.
-        query: The query's name.
     """
     left: dict[str, int] = {}
     kept: set[str] = set()

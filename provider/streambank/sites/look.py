@@ -55,7 +55,6 @@ def look_at(
     """The newest record of each site, or why it does not answer; each is asked at the same time.
 
     Args:
-        jobs: The job at each of the sites.
         hurried: A site that did not answer within the last `SILENT_S` seconds is not asked again, unless that
             was known at once: for looks that come one after the other and decide nothing.
         patient: A site that was late is asked once more, for `PATIENT_S` seconds: for who is about to change
@@ -79,8 +78,6 @@ class _Looking:
     """One look, in a thread that is not waited for where it hangs.
 
     Args:
-        job: The job at the site.
-        answer_s: How long the site may take.
         request_s: How long one request to S3 may take; the usual times where left out.
     """
 

@@ -45,7 +45,6 @@ class SiteRecord(JsonObject):
         site: The site that becomes, or is, the active one.
         was: The site that was active before.
         unfenced: The other site could not be reached: it may still run.
-        at: When.
         savepoints: What it was restored from, by query; empty where its own checkpoint went on.
         generations: Of `failing-over`: the generation of each query at `site` when it began; 0 for none.
             A later one was made by this fail-over.
@@ -96,11 +95,7 @@ class SiteRecord(JsonObject):
 
 
 class Sites:
-    """The records of one site about which site is active.
-
-    Args:
-        control: The job's records at that site.
-    """
+    """The records of one site about which site is active."""
 
     def __init__(self, control: JobControl) -> None:
         self.control = control

@@ -57,9 +57,6 @@ class SiteStanding:
 def check_site(job: JobAtSite, control: JobControl) -> SiteStanding:
     """Make sure that a job may start at its site, by all records that answer.
 
-    Args:
-        job: The job at that site.
-
     Raises:
         RefusedError: The other site is the active one (code `failed-over`), a fail-over is under way
             (`failing-over`), the sites do not agree (`sites-disagree`), or by the other site this one is
@@ -71,9 +68,6 @@ def check_site(job: JobAtSite, control: JobControl) -> SiteStanding:
 
 def check_own_site(job: JobAtSite, control: JobControl) -> None:
     """The same by the records of the site alone, where nothing is launched.
-
-    Args:
-        job: The job at that site.
 
     Raises:
         RefusedError: See `check_site`.
@@ -87,9 +81,6 @@ def check_own_site(job: JobAtSite, control: JobControl) -> None:
 
 def check_active(job: JobAtSite, control: JobControl) -> tuple[str, ...]:
     """Make sure that a job may be restored, or its checkpoint changed, at its site, as `check_site` does.
-
-    Args:
-        job: The job at that site.
 
     Returns:
         What cannot be excluded.
@@ -193,7 +184,6 @@ def at_active_site(job: _Job, say: Callable[[str], object] = lambda words: None)
     While a fail-over is under way that is the site that was active before.
 
     Args:
-        job: The job, at either site.
         say: Hears of a site that was not reached.
     """
     if job.other_site is None:
@@ -256,7 +246,6 @@ class Deposed:
 
     Attributes:
         why: What the records say, as a sentence without a full stop.
-        by: Who made them say so.
     """
 
     why: str
@@ -268,9 +257,6 @@ def deposed(spec: Launched, control: JobControl) -> Deposed | None:
 
     The records of the own site decide first. Then the other one is asked, and each learns what the other
     knows. Where that does not answer, or its records are damaged, those of the own one decide.
-
-    Args:
-        control: The job's records at its site.
     """
     if spec.site is None:
         return None

@@ -95,11 +95,7 @@ CREDENTIALS = frozenset(
 
 
 def variables_for(locations: Iterable[str]) -> frozenset[str]:
-    """Names of the variables that lead to these locations; none for local ones.
-
-    Args:
-        locations: Paths or URIs.
-    """
+    """Names of the variables that lead to these locations; none for local ones."""
     return frozenset[str]().union(
         *(_BY_SCHEME.get(scheme_of(location), frozenset()) for location in locations)
     )

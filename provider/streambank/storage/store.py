@@ -307,7 +307,6 @@ class Lock:
     """What keeps a file from being deleted.
 
     Attributes:
-        until: When it ends.
         mode: `governance`, which a special permission can end, or `compliance`, which cannot be ended.
     """
 

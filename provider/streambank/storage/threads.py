@@ -17,7 +17,6 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], parallel: int) -
     """What the work gives for each item, in their order; the first error is raised, and ends the rest.
 
     Args:
-        work: What to do with one item.
         parallel: How many at once; one is done in this thread.
     """
     if parallel == 1 or len(items) < 2:

@@ -23,11 +23,7 @@ from streambank.work.damage import damaged_objects
 
 @dataclass(frozen=True, slots=True)
 class ObjectsTask:
-    """One large object, or small ones that lie near each other.
-
-    Attributes:
-        objects: Digest and size of each.
-    """
+    """One large object, or small ones that lie near each other."""
 
     objects: tuple[tuple[str, int], ...]
 
@@ -50,11 +46,7 @@ class ObjectsTask:
 
 
 def object_tasks(repository: Repository, objects: Mapping[str, int]) -> list[ObjectsTask]:
-    """The tasks that read every byte of some objects, each once: small ones first, then the large ones.
-
-    Args:
-        objects: Digest and size of each.
-    """
+    """The tasks that read every byte of some objects, each once: small ones first, then the large ones."""
     small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
     near = grouped(repository, [(digest, size_bytes, digest) for digest, size_bytes in small.items()])
     tasks = [ObjectsTask(tuple((digest, small[digest]) for digest in group)) for group in near]
@@ -132,9 +124,6 @@ def check_objects(
     device may fail for a moment, and what only another machine may not read is not damaged.
 
     Args:
-        objects: Digest and size of each.
-        meter: Told about what is done with.
-        rate: How fast this process may read.
         also: Codes of storage errors that are flaws too.
 
     Raises:

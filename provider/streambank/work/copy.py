@@ -107,9 +107,7 @@ def run_task(
     """Copy one file, and return what the manifest says about it.
 
     Args:
-        writer: Where to.
         held: The same file, where it is held already.
-        rate: How fast it may be read.
 
     Raises:
         ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
@@ -209,8 +207,6 @@ class Copying(Work[CopyTask, FileEntry]):
     """Copies files; the outcome is what the manifest says about each.
 
     Args:
-        repository: Where to.
-        stores: The store of each origin.
         writer: Adds objects to the repository; whoever made it flushes it.
         rate: How fast files may be read here; it does not go to machines elsewhere.
     """
@@ -320,7 +316,6 @@ def slices(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[S
 
     Args:
         tasks: What will be copied, the files that Spark deletes first in front.
-        stores: The store of each origin.
     """
     if not any(store.features.holds for store in stores.values()):
         yield tasks

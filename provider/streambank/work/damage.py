@@ -29,7 +29,6 @@ def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
     """Whether an error of reading is about this one file, so that others may well be read.
 
     Args:
-        error: What was raised.
         also: Codes of storage errors that count as damage.
     """
     return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
@@ -40,10 +39,6 @@ class Reading:
 
     Args:
         also: Codes of storage errors that count as damage.
-        rate: How fast it may be read.
-
-    Attributes:
-        error: Why it cannot be read.
     """
 
     def __init__(
@@ -110,9 +105,7 @@ def read_small(
     """Small objects, read pack by pack, each as its bytes or what is wrong with it.
 
     Args:
-        objects: Digest and size of each.
         also: Codes of storage errors that count as damage.
-        rate: How fast they may be read.
     """
     left = dict(objects)
     try:
@@ -142,10 +135,7 @@ def damaged_objects(
     """Objects that are not what was stored, found by reading all of them.
 
     Args:
-        objects: Digest and size of each.
         parallel: How many large ones are read at once.
-        rate: How fast they may be read.
-        meter: Told about each one that is done with.
         also: Codes of storage errors that count as damage; any other one is raised.
 
     Raises:

@@ -134,7 +134,6 @@ class Executor(Protocol):
         """Do all tasks.
 
         Args:
-            work: What to do with each.
             tasks: The more urgent ones in front.
             done: Called with each task and its outcome, from whichever thread did it.
 
@@ -225,7 +224,6 @@ class Pace:
         executor: Who does it; threads of this process for None.
         parallel: How many files at once, by threads of this process; None for as many as are best.
         max_bytes_per_s: How many bytes this process reads in a second at most, in all that goes by this pace.
-        progress: Counts files and bytes.
 
     Raises:
         InputError: `parallel` is less than 1 (code `bad-input`), or the rate (`bad-rate`).

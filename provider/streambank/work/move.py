@@ -35,7 +35,6 @@ class Moved:
     """What moving objects came to.
 
     Attributes:
-        bytes: How many bytes those have.
         service_bytes: How many of them the service copied: hashed at the source, compared by size here.
         errors: What is wrong with those that did not, by digest.
     """
@@ -63,7 +62,6 @@ class Moving(Work[ObjectsTask, Moved]):
     """Brings objects to another repository; one that cannot be read is in the outcome, and the rest goes on.
 
     Args:
-        target: Where they are wanted.
         writer: Adds objects there; whoever made it flushes it.
         by_service: Let the service that holds both copy large ones.
         rate: How fast they may be read here; it does not go to machines elsewhere.

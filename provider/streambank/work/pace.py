@@ -55,7 +55,6 @@ class RateLimit:
     Args:
         bytes_per_s: The rate; None for no limit.
         clock: Seconds that only go up.
-        sleep: Waits so many seconds.
 
     Raises:
         InputError: The rate is not positive (code `bad-rate`).
@@ -102,8 +101,6 @@ class Step:
 
     Attributes:
         phase: `plan`, `copy`, `check`, `write`, ...
-        bytes_done: Bytes that are done with.
-        bytes_total: Bytes of the phase.
     """
 
     phase: str
@@ -133,7 +130,6 @@ class Meter:
 
     Args:
         progress: Whom to tell; None for nobody.
-        size_bytes: Bytes of the phase.
     """
 
     def __init__(self, progress: Progress | None, phase: str, files: int, size_bytes: int) -> None:

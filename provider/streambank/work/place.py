@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTask(JsonObject):
-    """One large file, or small ones whose objects lie near each other.
-
-    Attributes:
-        entries: The files, as the manifest lists them.
-    """
+    """One large file, or small ones whose objects lie near each other."""
 
     entries: tuple[FileEntry, ...]
 
@@ -64,11 +60,7 @@ class Placed:
 
 
 def place_tasks(repository: Repository, entries: Sequence[FileEntry]) -> list[PlaceTask]:
-    """The tasks that write some files.
-
-    Args:
-        repository: Where their bytes are.
-    """
+    """The tasks that write some files."""
     tasks = [PlaceTask((entry,)) for entry in entries if entry.size_bytes > SMALL_BYTES]
     small = [(entry.digest, entry.size_bytes, entry) for entry in entries if entry.size_bytes <= SMALL_BYTES]
     return tasks + [PlaceTask(tuple(group)) for group in grouped(repository, small)]
@@ -78,7 +70,6 @@ class Placing(Work[PlaceTask, Placed]):
     """Writes files into a target that its restore has claimed by a note.
 
     Args:
-        repository: Where the bytes are.
         files: The target, or the view of it that `Store.bulk` gives.
         target: URI of the target.
         link: Let large files share their bytes with the repository, where that is possible.
@@ -218,10 +209,6 @@ def place_large(
     """Write a large file of a savepoint.
 
     Args:
-        repository: Where its object is.
-        files: Where it goes.
-        entry: What the manifest says about it.
-        rate: How fast the repository may be read.
         check: Called at the last moment at which the file can still be left out, which it is where this
             raises: when all bytes have passed, or before a service is asked to copy them.
 

@@ -95,8 +95,6 @@ def run_portion(header: str, portion: str, *, last_try: bool = True) -> list[str
     """Do one portion of a plan on this machine, and return its lines of the report.
 
     Args:
-        header: The plan's first line.
-        portion: The portion's line.
         last_try: Nobody would try this portion again; else what another try may heal is raised.
 
     Raises:

@@ -34,7 +34,6 @@ def remove_tree(
         first: Files, and folders, directly in it that go before all others, in this order.
         last: Those that go after all others, in this order.
         check: Raises where it must not go on; asked again and again.
-        progress: Hears of files and bytes.
         judged: Which directory of this machine it is, where that was looked at before; nothing of another
             one that has its name by now is removed.
 

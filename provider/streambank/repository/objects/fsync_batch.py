@@ -27,9 +27,6 @@ class FsyncBatch:
     """Hands out views of a store to any number of threads, and makes durable what was written through them.
 
     Use it in a `with`, whose end settles; one that is left by an error drops what is not settled yet.
-
-    Args:
-        store: Where to write.
     """
 
     def __init__(self, store: Store) -> None:

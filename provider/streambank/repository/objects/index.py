@@ -34,8 +34,6 @@ class IndexedObject:
 
     Attributes:
         pack_bytes: Size of the pack's whole file.
-        offset: The object's first byte in it.
-        length: How many bytes it takes there.
     """
 
     pack_id: str
@@ -108,9 +106,6 @@ def encode_index(packs: Iterable[Pack], digest_name: str) -> tuple[str, bytes]:
 
 def decode_index(index_id: str, content: Iterable[bytes], digest_name: str) -> list[Pack]:
     """The packs that an index file lists.
-
-    Args:
-        digest_name: The repository's digest algorithm.
 
     Raises:
         IntegrityError: Its bytes are not what they were (code `index-damaged`).

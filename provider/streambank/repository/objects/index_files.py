@@ -37,7 +37,6 @@ class RebuildReport:
 
     Attributes:
         packs: How many packs are whole, and indexed now.
-        objects: How many objects those hold.
         added: How many of those packs no index file named.
         index_files: Index files that were damaged, and are replaced.
         repaired: Packs whose table of contents was damaged, and is written again from the index.
@@ -60,11 +59,7 @@ class RebuildReport:
 
 
 class IndexFiles:
-    """What all index files say, read when it is first asked for. Safe to use from several threads.
-
-    Args:
-        store: The repository's root.
-    """
+    """What all index files say, read when it is first asked for. Safe to use from several threads."""
 
     def __init__(self, store: Store, digest_name: str) -> None:
         self._store = store

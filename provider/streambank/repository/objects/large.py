@@ -34,9 +34,6 @@ def object_key(digest: str) -> str:
 def look_up(store: Store, digests: Collection[str]) -> dict[str, FileInfo]:
     """What a service says about the files of many large objects.
 
-    Args:
-        store: The repository's root.
-
     Returns:
         For each digest whose file is there. One that is missing may be there all the same, where its file
         could not be asked for, or asking for each as it is needed is as good: on a disk, or for few.
@@ -72,9 +69,6 @@ class Absent:
     After `MANY` questions it lists so many files as are worth it, and again after eight times as many where
     that was not all of them. Others may store an object meanwhile; then it is stored twice, with the same
     bytes under the same name. Safe to use from several threads.
-
-    Args:
-        store: The repository's root.
     """
 
     def __init__(self, store: Store) -> None:

@@ -32,11 +32,7 @@ from streambank.storage.store import CHUNK_BYTES, FileInfo, HeldFile, Store, chu
 
 
 class Objects:
-    """The objects under one repository's root. Safe to use from several threads.
-
-    Args:
-        store: The repository's root.
-    """
+    """The objects under one repository's root. Safe to use from several threads."""
 
     def __init__(self, store: Store, digest_name: str) -> None:
         self._store = store
@@ -63,7 +59,6 @@ class Objects:
         What a sweep is going to delete is not: store it again, and it goes where it lasts.
 
         Args:
-            size_bytes: Its size; None for any.
             file: Its own file, as it is now; looked for where it is not given.
             absent: Objects that are known to have no file of their own.
         """

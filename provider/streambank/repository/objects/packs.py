@@ -46,8 +46,6 @@ class PackEntry:
 
     Attributes:
         digest: The object's digest, as `name:hex`.
-        offset: Its first byte.
-        length: How many bytes it takes there.
         encoding: How it is stored; only `none` today.
     """
 
@@ -159,10 +157,6 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
 
     The pack's id is the digest of its table, so it is proven that the table is the one it was written with.
     The objects before it are left as they are; each has its own digest.
-
-    Args:
-        store: The repository's root.
-        digest_name: The repository's digest algorithm.
 
     Returns:
         Whether the table is right now; False where the index says something else than the lost table did, or

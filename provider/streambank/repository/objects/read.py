@@ -27,8 +27,6 @@ class ObjectLocation:
     Attributes:
         kind: `object` for its own file, `pack` for a part of a pack.
         key: That file in the repository's store.
-        offset: First byte in it.
-        length: How many bytes.
         file_bytes: How long that whole file should be: a pack as the index says, an object's as it is.
         names: How many names share an object's file; more than one where a restore has linked it.
     """

@@ -42,16 +42,12 @@ class ObjectWriter:
     durable.
 
     Args:
-        store: The repository's root.
-        digest_name: The repository's digest algorithm.
         has: Whether the repository holds an object of this digest and size.
         publish: Writes an index file for packs that are stored, and takes it into the repository's own index.
         pack_bytes: How large a pack grows.
         condemned: Names that a sweep is going to delete: what would get such a one is stored under another.
 
     Attributes:
-        new_objects: How many objects were stored.
-        new_bytes: How many bytes they have.
         known_objects: How many were there already.
         damaged: Large objects that are stored again though a file of their size is there.
         rewrite_packs: Packs are stored again, too, though a file of their name and size is there.

@@ -50,7 +50,6 @@ def openness(location: str, file: str = "metadata") -> Openness | None:
     """Who may look into a directory and read one of its files.
 
     Args:
-        location: The directory, a URI.
         file: The file in it that is asked, too, where it is there.
 
     Returns:

@@ -87,9 +87,6 @@ def give_room(store: Store) -> bool:
 def with_room(store: Store, write: Callable[[], T]) -> T:
     """What a write gives; where the disk is full it is made again, each time with a part of the reserve less.
 
-    Args:
-        write: Writes, and may be called again after it has failed.
-
     Raises:
         StorageError: There is no room, and no reserve left.
     """

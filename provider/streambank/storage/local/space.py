@@ -26,7 +26,6 @@ class Space:
         free_bytes: How much users other than root can still write.
         total_bytes: How large it is; 0 where it does not say, and so does not say what is free, either.
         free_files: How many files it can still take; None where it has no such limit.
-        read_only: Whether nothing can be written to it.
     """
 
     point: str

@@ -295,9 +295,6 @@ _ROLE_SESSION = "streambank"
 def s3_client(access: S3Access, config: Any) -> Any:
     """A client.
 
-    Args:
-        config: botocore's settings of the client.
-
     Raises:
         botocore.exceptions.BotoCoreError: There is no such profile, or nobody who could assume the role.
         ValueError: An address or region is none.
@@ -365,9 +362,6 @@ def credentials_alone(options: Mapping[str, str]) -> Iterator[None]:
 
     It adds what options leave out from the environment when a store is opened, and services refuse an empty
     token. The variable is taken out for native code alone: `os.environ`, and with it boto3, keeps it.
-
-    Args:
-        options: What a store is about to be opened with.
     """
     token = os.environ.get(_TOKEN)
     if token is None or _TOKEN in options or "AWS_ACCESS_KEY_ID" not in options:

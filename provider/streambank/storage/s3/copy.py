@@ -27,7 +27,6 @@ def copy(
     """Copy an object, of one version throughout.
 
     Args:
-        target: Where to.
         metadata: What the copy says about itself, instead of what the source says.
         exclusive: Refuse where the target is there already. Amazon and SeaweedFS do so at once with the copy;
             versitygw and MinIO ignore it, and so does everybody for a copy in parts. A caller that needs to

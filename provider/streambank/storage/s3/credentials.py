@@ -30,7 +30,6 @@ class S3Access:
 
     Attributes:
         access_key_id: Credentials; the two of them go together.
-        session_token: Belongs to temporary ones.
         profile: A profile of `~/.aws/config` instead of credentials.
         profile_alone: Whether endpoints come from that profile alone, those of roles included, and from no
             variable of the process.
@@ -39,7 +38,6 @@ class S3Access:
         endpoint_url: Another service than Amazon's.
         sts_endpoint_url: Where roles are assumed, where that is elsewhere.
         encryption: What is asked for with each object: `AES256`, `aws:kms` or `aws:kms:dsse`.
-        kms_key_id: The key for `aws:kms`.
         answer_within_s: How long a request may take, a second try included, in seconds; the usual times and
             tries where left out.
 

@@ -42,7 +42,6 @@ def put_parts(
     Args:
         parts: What `send` gets, one after the other; taken in this thread.
         send: Called in its own threads.
-        metadata: What the object says about itself besides the token.
         begin: Parameters of the request that begins the upload.
         end: Gives those of the request that completes it, once all parts have arrived.
 

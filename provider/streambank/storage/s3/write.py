@@ -111,10 +111,6 @@ def put_spool(place: S3Address, spool: Spool) -> None:
 def create(place: S3Address, spool: Spool, metadata: Mapping[str, str] | None = None) -> None:
     """Create an object, if there is none of that name.
 
-    Args:
-        spool: Its bytes.
-        metadata: What else the object says about itself.
-
     Raises:
         ConflictError: There is one (code `exists`).
         InputError: The service replaces what is there all the same (code `no-exclusive-create`).
