@@ -50,7 +50,6 @@ class Batch:
     """One batch of a query that is written now.
 
     Attributes:
-        batch_id: The batch's number in it.
         run_id: The run of the query; None where Spark does not tell.
         connection: A transaction in the ledger's database. It is committed after the function has returned,
             together with the line of the ledger, and rolled back if it raises.

@@ -28,7 +28,7 @@ from streambank.checkpoint.shape import (
 from streambank.checkpoint.sources import file_log_offset, plan_schema_log, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
-from streambank.checkpoint.text import empty_file
+from streambank.checkpoint.text import empty_file, half_written
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
 from streambank.core.json_text import is_whole_number
@@ -65,7 +65,6 @@ def plan_closure(
         read: Reads a path from an offset on, some bytes or to the end; only small files, and heads and ends
             of larger ones, are asked for.
         batch: Which batch; the newest committed one for None.
-        kind: `safe` or `minimal`.
 
     Raises:
         InputError: `kind` is something else (code `bad-choice`).
@@ -82,8 +81,6 @@ class ClosurePlanner:
     """Plans closures from one listing.
 
     Args:
-        index: The listing, sorted.
-        read: Reads a path from an offset on, some bytes or to the end.
         by_names: Open no snapshot and no changelog: quick, blind to SST files, and good only to tell which
             batches there are.
     """
@@ -365,10 +362,9 @@ class _Plan:
         try:
             return commit.unique_ids[operator][partition][place]
         except (KeyError, IndexError) as error:
-            raise FormatError(
+            raise half_written(
                 f"commits/{self._batch} names no unique id for partition {partition} of operator {operator}.",
-                code="half-written",
-                hint="The commit log is damaged, or belongs to another query.",
+                "The commit log is damaged, or belongs to another query.",
             ) from error
 
 

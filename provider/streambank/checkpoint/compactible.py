@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from streambank.checkpoint.position import is_batch
-from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
-from streambank.core.errors import FormatError, NotFoundError
+from streambank.checkpoint.text import decode, half_written, load_json, parse_version
+from streambank.core.errors import NotFoundError
 from streambank.core.lines import whole_lines
 
 MAX_VERSION = 1
@@ -69,9 +69,7 @@ def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
         for block in whole_lines(chunks, LONGEST_LINE_BYTES):
             yield from block.removesuffix(b"\n").split(b"\n")
     except ValueError as error:
-        raise FormatError(
-            f"{path} is damaged: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
-        ) from error
+        raise half_written(f"{path} is damaged: {error}.") from error
 
 
 def _objects(lines: Iterable[bytes], path: str) -> Iterator[dict[str, Any]]:
@@ -81,9 +79,7 @@ def _objects(lines: Iterable[bytes], path: str) -> Iterator[dict[str, Any]]:
         where = f"line {number} of {path}"
         entry = load_json(decode(line, where), where)
         if not isinstance(entry, dict):
-            raise FormatError(
-                f"Line {number} of {path} is not a JSON object.", code="half-written", hint=HALF_WRITTEN_HINT
-            )
+            raise half_written(f"Line {number} of {path} is not a JSON object.")
         yield entry
 
 
@@ -102,7 +98,6 @@ def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: in
     """The entries that together tell everything up to `batch`: the last compacted one, then one by one.
 
     Args:
-        batch: The last entry wanted.
         where: How to name the log in an error, such as `sources/0`.
         start: The first entry that a log without any compaction must have; batches of a sink may begin later.
 

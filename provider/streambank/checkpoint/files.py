@@ -15,7 +15,7 @@ from streambank.checkpoint.state.changelog import (
     parse_lineage,
 )
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
-from streambank.checkpoint.text import empty_file
+from streambank.checkpoint.text import empty_file, half_written
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage import FileInfo, Store
 
@@ -162,10 +162,9 @@ def read_entry(store: Store, path: str) -> bytes:
 
 
 def _too_large(path: str, size_bytes: object) -> FormatError:
-    return FormatError(
+    return half_written(
         f"{path} has {size_bytes} bytes, which is too large for this kind of file.",
-        code="half-written",
-        hint="The file is damaged, or another program wrote it.",
+        "The file is damaged, or another program wrote it.",
     )
 
 

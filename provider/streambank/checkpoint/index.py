@@ -53,9 +53,6 @@ class NamesKnown:
 class StoreFiles:
     """The files of one store in one partition; sorted when they are asked for, since there may be a million.
 
-    Args:
-        folder: Their folder, relative to the checkpoint.
-
     Attributes:
         schema: Path of its schema of version 2, in partition 0 only.
     """
@@ -109,7 +106,6 @@ class OperatorFiles:
     """The files of one stateful operator.
 
     Attributes:
-        metadata_v1: Path of its metadata of version 1.
         metadata_v2: Batch -> path of its metadata of version 2.
         schemas_v3: Path below the operator's `_stateSchema/` -> path.
         stores: (partition, store) -> files.
@@ -138,9 +134,6 @@ class CheckpointIndex:
     """A whole checkpoint.
 
     Attributes:
-        listing: Path -> file, as it was listed.
-        metadata: Whether `metadata` is there.
-        operators: Operator id -> its files.
         schema_logs: Folder of a Delta source's schema log -> number of an entry -> path.
         others: Temporary, harmless and unknown files, by kind.
     """

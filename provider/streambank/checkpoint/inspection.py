@@ -31,7 +31,6 @@ class Inspection:
     """A checkpoint at a glance.
 
     Attributes:
-        checkpoint: Its URI.
         query_id: The query's id; None where it cannot be read.
         last_committed_batch: The newest entry of the commit log; None for none.
         last_planned_batch: The newest entry of the offset log; None for none.
@@ -101,9 +100,7 @@ def inspect_listing(
     """Inspect a checkpoint from its listing.
 
     Args:
-        checkpoint: Its URI, for the answer.
         listing: Made in the order of `listing.LISTING_ORDER`.
-        read: Reads a path from an offset on, some bytes or to the end.
         batch: Which batch's closure to tell about; the newest committed one for None.
         planner: One for this listing, for whoever goes on with what it has read.
 
@@ -253,7 +250,6 @@ def explained(planner: ClosurePlanner, error: StreambankError) -> StreambankErro
     """What keeps the newest batch from being planned, with all that is damaged and what is whole.
 
     Args:
-        planner: One for the listing that the plan was of.
         error: Why it failed; one that is no damage is given back as it is.
 
     Raises:
@@ -313,11 +309,7 @@ def _logs_behind(planned: int, behind: str) -> Finding:
 
 
 def counted_twice(closure: Closure, metadata: Callable[[str], ZipMetadata]) -> Sequence[Finding]:
-    """Joins whose snapshots count rows twice, as versions before the mend of `state` rewrites left them.
-
-    Args:
-        metadata: What a snapshot says, by its path.
-    """
+    """Joins whose snapshots count rows twice, as versions before the mend of `state` rewrites left them."""
     paths: dict[int, str] = {}
     for file in closure.files:
         part = classify(file.path)

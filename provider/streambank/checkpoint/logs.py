@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.text import (
-    HALF_WRITTEN_HINT,
     METADATA_HINT,
     decode,
     empty_file,
+    half_written,
     load_json,
     parse_version,
 )
@@ -81,7 +81,7 @@ def parse_metadata(data: bytes, path: str = "metadata") -> str:
         raise FormatError(error.message, code=error.code, hint=METADATA_HINT) from error
     query_id = document.get("id")
     if not isinstance(query_id, str) or not query_id:
-        raise FormatError(f"{path} names no query id.", code="half-written", hint=METADATA_HINT)
+        raise half_written(f"{path} names no query id.", METADATA_HINT)
     return query_id
 
 
@@ -99,16 +99,14 @@ def parse_offsets(data: bytes, path: str = "offsets") -> Offsets:
     lines = decode(data, path).split("\n")
     version = parse_version(lines[0], path, MAX_OFFSETS_VERSION)
     if len(lines) < 2 or not lines[1].strip():
-        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=HALF_WRITTEN_HINT)
+        raise half_written(f"{path} ends after its version line.")
     batch = _json_object(lines[1], path)
     conf = batch.get("conf", {})
     if not isinstance(conf, dict):
-        raise FormatError(
-            f"{path} has a conf that is not an object.", code="half-written", hint=HALF_WRITTEN_HINT
-        )
+        raise half_written(f"{path} has a conf that is not an object.")
     rest = [line for line in lines[2:] if line]
     if not rest:
-        raise FormatError(f"{path} names no source.", code="half-written", hint=HALF_WRITTEN_HINT)
+        raise half_written(f"{path} names no source.")
     sources = _positional(rest, path) if version == 1 else _named(rest, path)
     source_metadata = batch.get("sourceMetadataInfo") or {}
     return Offsets(
@@ -131,7 +129,7 @@ def parse_commit(data: bytes, path: str = "commits") -> Commit:
     version = parse_version(lines[0], path, MAX_COMMITS_VERSION)
     text = "\n".join(lines[1:]).strip()
     if not text:
-        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=HALF_WRITTEN_HINT)
+        raise half_written(f"{path} ends after its version line.")
     document = _json_object(text, path)
     raw = document.get("stateUniqueIds")
     unique_ids = _unique_ids(raw, path) if raw is not None else ({} if version > 1 else None)
@@ -145,16 +143,14 @@ def parse_commit(data: bytes, path: str = "commits") -> Commit:
 def _json_object(text: str, path: str) -> dict[str, Any]:
     document = load_json(text, path)
     if not isinstance(document, dict):
-        raise FormatError(f"{path} holds no JSON object.", code="half-written", hint=HALF_WRITTEN_HINT)
+        raise half_written(f"{path} holds no JSON object.")
     return document
 
 
 def _integer(document: Mapping[str, Any], field: str, path: str) -> int:
     value = document.get(field, 0)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FormatError(
-            f"{path} has a {field} that is not a whole number.", code="half-written", hint=HALF_WRITTEN_HINT
-        )
+        raise half_written(f"{path} has a {field} that is not a whole number.")
     return value
 
 
@@ -170,11 +166,7 @@ def _named(lines: list[str], path: str) -> dict[str, str | None]:
     for line in lines:
         name, colon, offset = line.partition(":")
         if not colon or not name or name in sources:
-            raise FormatError(
-                f"{path} has a source line without a name: {line[:40]!r}.",
-                code="half-written",
-                hint=HALF_WRITTEN_HINT,
-            )
+            raise half_written(f"{path} has a source line without a name: {line[:40]!r}.")
         sources[name] = _offset(offset, path)
     return sources
 
@@ -195,9 +187,7 @@ def _unique_ids(raw: Any, path: str) -> dict[int, tuple[tuple[str, ...], ...]]:
             or not isinstance(partitions, list)
             or not all(map(_names, partitions))
         ):
-            raise FormatError(
-                f"{path} has stateUniqueIds of an unknown shape.", code="half-written", hint=HALF_WRITTEN_HINT
-            )
+            raise half_written(f"{path} has stateUniqueIds of an unknown shape.")
         result[int(operator)] = tuple(tuple(stores) for stores in partitions)
     return result
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.checkpoint.text import load_json, parse_version
+from streambank.checkpoint.text import half_written, load_json, parse_version
 from streambank.core.errors import FormatError
 from streambank.core.json_text import loads
 
@@ -77,11 +77,7 @@ def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
             timers=properties.get("timeMode") in _TIMED,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FormatError(
-            f"{path} is not understood: {error}.",
-            code="half-written",
-            hint="The file is damaged or was cut off while it was written.",
-        ) from error
+        raise half_written(f"{path} is not understood: {error}.") from error
 
 
 def require_schemas(metadata: OperatorMetadata, path: str) -> None:

@@ -43,7 +43,6 @@ class Staged:
     """What a copy was given.
 
     Attributes:
-        batches: The batches that it can execute again.
         why: Why these are fewer than was asked; None where they are not.
     """
 
@@ -55,11 +54,9 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
     """Bring the plans of a live query's batches to a place beside its copy. Neither checkpoint is changed.
 
     Args:
-        live: The live checkpoint.
         plans: An empty directory, which gets a folder for each batch: `offsets`, and below `sources/` the
             entries of the sources' logs that the copy lacks until then.
         after: The copy's newest batch.
-        most: At most how many batches.
 
     Raises:
         FormatError: A plan cannot be understood.
@@ -86,12 +83,7 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
 
 
 def lay_plan(plans: Store, copy: Store, batch: int) -> None:
-    """Make a batch the copy's planned one: the entries of the sources' logs first, then the offsets.
-
-    Args:
-        plans: What `stage_replay` has filled.
-        copy: The copy, whose newest batch is the one before.
-    """
+    """Make a batch the copy's planned one: the entries of the sources' logs first, then the offsets."""
     plan = plans.child(str(batch))
     for info in plan.list("sources"):
         copy.write(info.path, plan.read(info.path))

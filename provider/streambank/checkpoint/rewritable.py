@@ -111,7 +111,6 @@ def check_codec(closure: Closure, elsewhere: bool) -> None:
     """Make sure that HDFS-backed state can be read and written as it is compressed.
 
     Args:
-        closure: The state's checkpoint.
         elsewhere: The Spark that does it has Python packages of its own.
 
     Raises:

@@ -25,7 +25,6 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
     """An entry of the offset log with some settings set.
 
     Args:
-        data: The bytes of the file, of either version.
         conf: Settings, added to those of the file or in their place.
 
     Raises:
@@ -43,7 +42,6 @@ def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
 
     Args:
         data: The bytes of the file, of version 2 or later.
-        unique_ids: Operator -> partition -> store.
 
     Raises:
         FormatError: `half-written` or `unknown-version`.

@@ -47,7 +47,6 @@ class PartitionState:
         base_rows: Rows at that version; None where nobody counted.
         base_bytes: Bytes of the rows of that snapshot: of its SST files, or of the HDFS-backed snapshot.
         change_files: How many versions have changed since.
-        change_bytes: Bytes of those changes.
         largest_change_bytes: Bytes of the largest of them; 0 for none.
     """
 
@@ -72,8 +71,6 @@ class StoreState:
 
     Attributes:
         rows: Rows in all partitions (RocksDB: of all column families), where the files count them; else None.
-        bytes: Bytes of the closure's files of it.
-        parts: The partitions one by one.
     """
 
     store: str
@@ -150,10 +147,7 @@ class Closure:
         watermark_ms: Event-time watermark after the batch, milliseconds since the epoch; None for none.
         operators: Stateful operators by id; empty for a stateless query.
         offset_conf: The settings in the offset log, which win over a session's.
-        sources: How far each source is.
-        spark: What the files tell about the Spark that wrote them.
         notes: What was found damaged on the way and could be done without.
-        left_out: Files of the checkpoint that are not understood.
     """
 
     batch: int

@@ -19,7 +19,7 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.grammar import Kind, Part
-from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
+from streambank.checkpoint.text import decode, half_written, load_json, parse_version
 from streambank.core.errors import FormatError
 
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -87,8 +87,6 @@ def plan_sources(
     Args:
         offsets: Source -> offset of the batch.
         parts: Source -> files below `sources/<source>/`.
-        read: Reads a small file.
-        chunks: Reads a file of any size, in chunks.
 
     Raises:
         NotFoundError: `missing-log-entry`.
@@ -101,7 +99,6 @@ def file_log_offset(offset: str | None, *, bare: bool = False) -> int | None:
     """The last entry of the file source's log that an offset names; None for any other source.
 
     Args:
-        offset: The JSON text of the offset.
         bare: Whether a number alone counts, which Spark 2.0 wrote: only a log of files beside it tells it
             from the offset of another source.
     """
@@ -214,10 +211,8 @@ def parse_schema_log(data: bytes, path: str) -> SchemaLogEntry:
         source = None if bound is None else bound.rstrip("/").rpartition(SOURCE_FOLDER)[2]
         return SchemaLogEntry(str(document["tableId"]), int(document["deltaCommitVersion"]), source, bound)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"{path} is not an entry of a Delta source's schema log: {error!r} is not as it should be.",
-            code="half-written",
-            hint=HALF_WRITTEN_HINT,
+        raise half_written(
+            f"{path} is not an entry of a Delta source's schema log: {error!r} is not as it should be."
         ) from error
 
 
@@ -235,8 +230,6 @@ def plan_schema_log(
     is not known all do.
 
     Args:
-        offsets: Source -> offset of the batch.
-        parsed: Gives an entry by its path.
         newest: Whether the batch is the newest one: of an older one, damage behind its entries is no matter.
 
     Raises:

@@ -18,11 +18,16 @@ METADATA_HINT = (
 )
 
 
+def half_written(message: str, hint: str = HALF_WRITTEN_HINT) -> FormatError:
+    """That the bytes of a file are not all there, or not those that were written (code `half-written`)."""
+    return FormatError(message, code="half-written", hint=hint)
+
+
 def empty_file(path: str) -> FormatError:
     """That a file of Spark has no byte."""
     why = "Spark never leaves an empty file: a disk was full, or the machine went down."
     hint = f"{METADATA_HINT} {why}" if path == "metadata" else why
-    return FormatError(f"{path} is empty.", code="half-written", hint=hint)
+    return half_written(f"{path} is empty.", hint)
 
 
 def decode(data: bytes, path: str) -> str:
@@ -34,11 +39,7 @@ def decode(data: bytes, path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.",
-            code="half-written",
-            hint=HALF_WRITTEN_HINT,
-        ) from error
+        raise half_written(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
 
 
 def encode(text: str, path: str) -> bytes:
@@ -50,11 +51,7 @@ def encode(text: str, path: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise FormatError(
-            f"{path} names a character that there is not: {error.reason}.",
-            code="half-written",
-            hint=HALF_WRITTEN_HINT,
-        ) from error
+        raise half_written(f"{path} names a character that there is not: {error.reason}.") from error
 
 
 def load_json(text: str, path: str = "the text") -> Any:
@@ -66,9 +63,7 @@ def load_json(text: str, path: str = "the text") -> Any:
     try:
         return loads(text)
     except ValueError as error:
-        raise FormatError(
-            f"{path} holds no valid JSON: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
-        ) from error
+        raise half_written(f"{path} holds no valid JSON: {error}.") from error
 
 
 def parse_version(line: str, path: str, max_version: int) -> int:
@@ -78,16 +73,10 @@ def parse_version(line: str, path: str, max_version: int) -> int:
         FormatError: `half-written` where there is none, `unknown-version` above `max_version`.
     """
     if not line.strip():
-        raise FormatError(
-            f"{path} is empty, or its first line is.", code="half-written", hint=HALF_WRITTEN_HINT
-        )
+        raise half_written(f"{path} is empty, or its first line is.")
     found = re.fullmatch(r"v([0-9]{1,6})", line.strip())
     if not found or int(found[1]) < 1:
-        raise FormatError(
-            f"{path} does not begin with a version line such as v1 but with {line[:40]!r}.",
-            code="half-written",
-            hint=HALF_WRITTEN_HINT,
-        )
+        raise half_written(f"{path} does not begin with a version line such as v1 but with {line[:40]!r}.")
     version = int(found[1])
     if version > max_version:
         raise FormatError(

@@ -42,9 +42,6 @@ class CommittedWatermark:
 def committed_watermark(store: Store) -> CommittedWatermark | None:
     """How far a query is; None before its first commit. Lists one log, reads one small file.
 
-    Args:
-        store: The checkpoint directory, live or not.
-
     Raises:
         ConflictError: `checkpoint-moved`: batches went by faster than they could be read.
         NotFoundError: `missing-log-entry`: the newest committed batch was never planned, by what is there.

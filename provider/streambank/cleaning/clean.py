@@ -83,9 +83,7 @@ class CleanReport:
     """What a cleaning came to.
 
     Attributes:
-        dry_run: Whether nothing was removed.
         policy: What it went by; None where nothing says what goes.
-        decisions: Of each directory that was found.
         unread: What could not be read: a location, and why.
     """
 
@@ -181,12 +179,7 @@ def clean_job(
 
     Args:
         jobs: All jobs of its file, by name: nothing goes that lies in a place of theirs, or holds one.
-        query: Only of this query, `main` for the only one.
         policy: What goes; the one that the job declares when left out.
-        dry_run: Only say what would go.
-        control: The job's records; opened from the declaration when left out.
-        opener: Opens what is removed; tests bring their own.
-        progress: Hears of files and bytes.
 
     Raises:
         InputError: There is no policy, and it is no dry run (code `no-clean-policy`).

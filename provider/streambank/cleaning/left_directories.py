@@ -82,7 +82,6 @@ def left_directories(
         glance: Count no more than `AT_A_GLANCE` files of each, and look for quarantines only beside the
             checkpoint: for who looks often.
         operation: The operation lock of the job, where the caller holds it.
-        records: The job's records; opened from the declaration when left out.
     """
     records = records or job.records()
     epoch = operation.claim.epoch if operation is not None else None

@@ -21,9 +21,7 @@ class LeftDirectory(JsonObject):
 
     Attributes:
         query: The query that it is of, `main` for the only one.
-        location: Its URI.
         since: Since when it is of no use to the query, or when it was last written to; None if unknown.
-        files: How many files there are.
         counted: Whether every file was counted; else there are more.
         needed_by: What still needs it, as a part of a sentence; empty for nothing.
         ours: Whether it is the job's: it lies where the job is declared to work, by a name that such

@@ -73,7 +73,6 @@ def compact(
 
     Args:
         quarantine: An empty place apart from it.
-        progress: Counts files and bytes.
 
     Raises:
         RefusedError: There are signs that the query runs (`signs-of-life`), or the checkpoint is not as a
@@ -198,11 +197,9 @@ class CompactionReport:
     """What became of one checkpoint.
 
     Attributes:
-        checkpoint: Its URI.
         job: The declared job, `job/query` where it has several; None for another query.
         mode: `running`: only unfinished writes were looked for; `stopped`: everything.
         already_done: An earlier try of the same compaction did it; this one changed nothing.
-        batch: The newest committed batch.
         kept_batches: The batches that can be restored and saved afterwards, newest first.
         files: What was moved and why, in this order.
         before: The whole checkpoint before; None for `already_done`.

@@ -36,11 +36,8 @@ class Needed:
     """What the batches that are kept need, sorted for the questions that are asked of each file.
 
     Attributes:
-        paths: Every file of their closures.
-        newest: The newest committed batch.
         oldest_offsets: The first entry of the offset log that is needed.
         oldest_commit: The first entry of the commit log that is needed.
-        stores: Names of an operator's stores.
         partitions: How many partitions an operator has in any kept batch, and at least as many as the offset
             log says: a global aggregation has one, and others are not judged by that.
         operator_metadata: The first batch whose operator metadata of version 2 is needed.
@@ -88,12 +85,7 @@ class Needed:
 
 
 class Stopped:
-    """Judges the files of a query that does not run.
-
-    Args:
-        listing: Every file.
-        needed: What the kept batches need.
-    """
+    """Judges the files of a query that does not run."""
 
     def __init__(self, listing: Mapping[str, FileInfo], needed: Needed) -> None:
         self._listing = listing

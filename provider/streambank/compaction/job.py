@@ -47,15 +47,10 @@ def compact_job(
 
     Args:
         label: What tells this compaction from others: the same one again goes on where it broke off.
-        query: Only this query.
         stopped: Refuse to work beside a driver.
         keep_batches: How many of the newest committed batches are kept, where no driver lives.
         older_than_s: How old unfinished writes have to be, beside a driver.
         quarantine: Where the dead files go; a sibling of the checkpoint where it is left out.
-        dry_run: Only say what would happen.
-        control: The job's records; opened from the declaration when left out.
-        opener: Opens locations; tests bring their own.
-        progress: Counts files and bytes.
 
     Returns:
         By query (`main` where there is only one).

@@ -51,10 +51,8 @@ def move_files(
     """Move files from one store to another.
 
     Args:
-        target: Where they go.
         moves: The files; one that is not there any more is left out.
         check: Raises where it must not go on; asked before each step.
-        meter: Told about each file that has moved.
         together: Make many files durable at a time. A power cut may then leave an empty file in the target,
             which does not matter in a quarantine; else each is whole as soon as it is there.
 

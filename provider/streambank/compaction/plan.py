@@ -42,8 +42,6 @@ class CompactionPlan:
     Attributes:
         mode: `running`: only unfinished writes; `stopped`: everything that no kept batch needs.
         query_id: The query's id; None where nothing had to be read.
-        batch: The newest committed batch; None for none.
-        planned: The newest planned batch; None for none.
         commit_digest: SHA-256 of the newest entry of the commit log, by which an undo knows that the query
             has not gone on.
         kept: The safe closures of the batches that are kept, newest first; none for a running query.
@@ -87,7 +85,6 @@ def plan_running(
 
     Args:
         listing: Every file, listed in the order of `listing.LISTING_ORDER`.
-        read: Reads a path from an offset on, some bytes or to the end.
         older_than_s: How long nobody may have written to a file that goes, in seconds.
         now_ns: The time by this machine's clock. What counts is this clock or the newest file of the
             checkpoint, whichever is earlier: its storage may have another clock.
@@ -113,8 +110,6 @@ def plan_stopped(listing: Mapping[str, FileInfo], read: ReadRange, keep_batches:
     """Plan what can be moved of a query that does not run.
 
     Args:
-        listing: Every file, listed in the order of `listing.LISTING_ORDER`.
-        read: Reads a path from an offset on, some bytes or to the end.
         keep_batches: How many of the newest committed batches can be restored and saved afterwards.
 
     Raises:

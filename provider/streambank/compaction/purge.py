@@ -31,7 +31,6 @@ class PurgeReport(JsonObject):
         checkpoint: URI of the checkpoint that the files were of; None where an earlier purge had ended but
             for its last word.
         quarantine: URI of the quarantine, which is gone.
-        files: How many files were deleted.
         already_done: An earlier try did it; this one changed nothing.
     """
 

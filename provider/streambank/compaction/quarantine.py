@@ -57,12 +57,9 @@ class QuarantineRecord:
     """What `quarantine.json` says.
 
     Attributes:
-        checkpoint: URI of the checkpoint that the files are of.
         mode: Whether the query was stopped.
         query_id: Its id, where it was stopped.
-        batch: The newest committed batch.
         commit_digest: What tells its entry of the commit log from another one, where the query was stopped.
-        created_at: When it was written.
         entries: The files, in the order in which they go.
     """
 
@@ -178,7 +175,6 @@ def quarantine_location(checkpoint: str, label: str) -> str:
     """Where the quarantine of a checkpoint is unless somebody says otherwise: its sibling.
 
     Args:
-        checkpoint: Its URI.
         label: What tells one compaction from another: a time, or a run.
 
     Raises:

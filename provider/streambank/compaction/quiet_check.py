@@ -24,9 +24,7 @@ class QuietCheck:
 
     Attributes:
         quiet_s: Nothing in it may be younger than this, in seconds; 0 where somebody holds the job.
-        watch_s: How long it is watched, in seconds.
         now_ns: The time, in nanoseconds since the epoch.
-        sleep: Waits some seconds.
     """
 
     quiet_s: float = QUIET_S
@@ -84,12 +82,7 @@ def check_still(store: Store, before: Mapping[str, FileInfo], watch: QuietCheck)
 
 
 class Stillness:
-    """Whether the logs of a checkpoint are as far as they were.
-
-    Args:
-        batch: The newest committed batch.
-        planned: The newest planned one.
-    """
+    """Whether the logs of a checkpoint are as far as they were."""
 
     def __init__(self, store: Store, batch: int | None, planned: int | None) -> None:
         self._reader = CheckpointReader(store)

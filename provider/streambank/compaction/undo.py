@@ -23,7 +23,6 @@ class UndoReport(JsonObject):
     """What an undo came to.
 
     Attributes:
-        checkpoint: URI of the checkpoint.
         quarantine: URI of the quarantine; it is gone where nothing is `left` in it.
         files: Files that are in the checkpoint again.
         left: Files that no batch ever needed, and whose names other files have by now: they stay in the
@@ -49,7 +48,6 @@ def bring_back(
     Args:
         checkpoint: The checkpoint; its query must not run, unless only unfinished writes were moved.
         check: Raises where a lock or a lease was lost.
-        progress: Counts files and bytes.
 
     Raises:
         NotFoundError: There is no quarantine (code `not-a-quarantine`).

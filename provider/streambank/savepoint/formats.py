@@ -21,7 +21,6 @@ def unknown_versions(
     """Paths of such files, each with what is wrong; a handful of small objects is read.
 
     Args:
-        repository: Where the bytes are.
         entries: Files of a checkpoint whose objects are whole.
     """
     checks: dict[str, tuple[str, Callable[[bytes, str], None]]] = {}

@@ -77,7 +77,6 @@ def find_damage(
     """What is damaged of what the query will load at its next start. Only reads.
 
     Args:
-        checkpoint: The live checkpoint.
         savepoints: The newest savepoints of the query without their files, newest first.
         repository: Where they are; without it nothing is compared with them.
 

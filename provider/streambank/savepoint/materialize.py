@@ -87,13 +87,11 @@ def materialize(
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
 
     Args:
-        repository: Where the savepoint is.
         target: An empty place, or one with the leftovers of a layout that died.
         link: Let large files share their bytes with the repository (hard links) where that is possible:
             damage to one then damages both.
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
-        pace: Who does the work, how fast, and who is told.
 
     Raises:
         RefusedError: `target-not-empty`.

@@ -34,7 +34,6 @@ class TakePlan:
     """One attempt at a savepoint.
 
     Attributes:
-        closure: Which files make up the batch.
         stores: The store of each origin: the checkpoint, and the sinks that have files.
         tasks: Every file of the savepoint, those that Spark deletes first in front.
         copy: Those of `tasks` whose bytes have to be read.
@@ -62,10 +61,7 @@ def make_plan(
     """Put together what has to be saved, and leave out what needs no reading.
 
     Args:
-        checkpoint: Where the closure's files are.
-        listing: The listing that the closure was planned from.
         captured: What the sinks add, in the order of the manifest.
-        known: Files whose bytes are in the repository.
     """
     stores: dict[int, Store] = {CHECKPOINT: checkpoint}
     # Sinks first: their logs are few and small, and the newest of them is what the sink is judged by.
@@ -141,11 +137,6 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
 
     Those whose objects are not whole any more are left out, so that they are read and stored again; a damaged
     table of contents of a pack is written again first.
-
-    Args:
-        repository: Where the savepoints are.
-        job: `job` or `job/query`.
-        checkpoint: URI of the checkpoint.
     """
     arrived = Arrived()
     manifest = _newest(repository, job, checkpoint)
@@ -192,7 +183,6 @@ def check_same(one: Manifest, other: Manifest, where: str) -> None:
     the same logs. Files that name their checkpoint's directory are no matter: a restore writes them anew.
 
     Args:
-        other: Another one of the same id.
         where: Where that one is, for the message.
 
     Raises:
@@ -216,9 +206,6 @@ def check_is_of(
 
     Files that have not changed in the same checkpoint since are not read, nor anywhere where their identity
     is of the bytes alone; those that go away meanwhile are no matter.
-
-    Args:
-        checkpoint: Where the take is from.
 
     Raises:
         IntegrityError: It is another savepoint (code `other-savepoint`).
@@ -250,7 +237,6 @@ def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: boo
     """The digests of a savepoint's objects that are not whole.
 
     Args:
-        repository: Where they should be.
         distrust: Read every byte, not only names, sizes and tables.
     """
     whole = healed_objects(repository, manifest)
@@ -274,9 +260,7 @@ def heal(
     Else nothing is stored; whether it helped, `lacking_objects` says afterwards.
 
     Args:
-        repository: Where the savepoint is.
         lacking: Digests of its objects that are not whole.
-        checkpoint: Where it was taken from.
 
     Raises:
         ConflictError: A file changed meanwhile.

@@ -49,11 +49,8 @@ class SampleReport:
         window: The part of the circle that it hashed.
         runs: So many consecutive runs of the same share hash everything.
         objects: How many objects it hashed.
-        bytes: How many bytes they have.
         all_objects: How many objects the savepoints need, each counted once.
-        all_bytes: How many bytes those have.
         findings: What is wrong with the record of where runs go on.
-        savepoints: What was found in each savepoint.
     """
 
     window: Annotated[Window, HIDDEN]
@@ -92,7 +89,6 @@ def verify_sample(
     Args:
         share: Above 0, 1 at most.
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
-        pace: Who does the work, how fast, and who is told.
 
     Raises:
         InputError: `parallel` or the rate is less than 1.

@@ -23,8 +23,6 @@ class Signed(JsonObject):
     """What came of it.
 
     Attributes:
-        job: `job` or `job/query`.
-        signed: Whether it is signed now.
         key: The id of the key; None where it is not signed.
     """
 
@@ -46,10 +44,8 @@ def sign_savepoint(
     """Sign a savepoint with the first key: if another key has signed it, or all of it is verified.
 
     Args:
-        job: `job` or `job/query`.
         unsigned: Also one that no key has signed although there are several, so that there were signatures
             before; and one that was changed since it was signed.
-        progress: Counts files and bytes.
 
     Raises:
         InputError: There is no key (code `bad-signing-key`).

@@ -28,7 +28,6 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
     """Files that are not what Spark's checksums say, each with what was seen.
 
     Args:
-        repository: Where the bytes are.
         entries: Files of a savepoint whose objects are whole, by path.
     """
     for path, checksum in entries.items():
@@ -93,7 +92,6 @@ def crc32c(data: bytes, value: int = 0) -> int:
     """The CRC-32C of bytes.
 
     Args:
-        data: The bytes.
         value: The CRC-32C of the bytes before them.
     """
     state = value ^ 0xFFFFFFFF

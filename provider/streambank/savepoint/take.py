@@ -81,8 +81,6 @@ class TakeRequest:
 
     Attributes:
         checkpoint: The query's live checkpoint; it is only read.
-        repository: Where the savepoint goes.
-        job: `job` or `job/query`.
         batch: A committed batch that Spark still retains; None for the newest.
         closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
         sinks: The query's sinks, so that a restore can judge them and take them back.
@@ -90,7 +88,6 @@ class TakeRequest:
             conflict, and one that cannot be saved is a candidate.
         sink_candidates: Output directories that may be sinks, and are not saved.
         sources: Asks what a restore must know of the query's sources besides their offsets.
-        note: What a person wants to remember about it.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
         taken_by: Who takes it and why; user and host are added. What it says as `asker` (`ASKER`) tells
             another try of the same task from a person who asks once more: a try that finds its name given by
@@ -141,9 +138,6 @@ class TakeRequest:
 
 def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     """Take a savepoint.
-
-    Args:
-        pace: Who copies, how fast, and who is told.
 
     Raises:
         InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right; or another
@@ -586,9 +580,7 @@ class TakeResult:
     """What a take gave.
 
     Attributes:
-        job: `job` or `job/query`.
         files: How many files it has, sinks' included.
-        new_bytes: Bytes that were added to the repository.
         replans: How often it had to plan again, because the query moved on.
         already_there: The savepoint of this batch was there before, or another take made it meanwhile.
         warnings: What it does not hold, and a restore will miss.

@@ -55,13 +55,11 @@ class VerifyReport(JsonObject):
     """What a verification found.
 
     Attributes:
-        job: `job` or `job/query`.
         batch: Its batch; None where the manifest cannot be read.
         ok: Whether nothing is wrong: what is only worth knowing may be found all the same.
         restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
         files: How many files of the savepoint were looked at.
         bytes: How many bytes were hashed; for `quick`, whose sizes were compared.
-        at: When it ended.
     """
 
     savepoint: str
@@ -91,9 +89,6 @@ def verify(
     """Verify one savepoint; a full verification that is recorded holds it meanwhile.
 
     Args:
-        job: `job` or `job/query`.
-        level: `quick` or `full`.
-        pace: Who does the work, how fast, and who is told.
         record: Leave the result beside the manifest; nothing is written otherwise. Where that cannot be
             written, as on a read-only disk, the report says so in the finding `not-recorded`.
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then,
@@ -362,7 +357,6 @@ def flaws(
     """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
 
     Args:
-        repository: Where they should be.
         objects: Digest and size of each.
         also: Codes of storage errors that are flaws too; any other one is raised.
         shared: Gets the digests of objects whose file has a name elsewhere too.

@@ -19,11 +19,7 @@ _KEPT_FILES = 4
 
 
 class SavedFiles:
-    """The files of a savepoint's checkpoint.
-
-    Args:
-        repository: Where the savepoint is.
-    """
+    """The files of a savepoint's checkpoint."""
 
     def __init__(self, repository: Repository, manifest: Manifest) -> None:
         self._repository = repository

@@ -35,13 +35,7 @@ T = TypeVar("T")
 
 
 class BoundedGuard:
-    """The same table, waited for by a savepoint for 30 s, and by a restore for 10 minutes.
-
-    Args:
-        guard: Who judges it and rolls it back.
-        capture_s: How long a savepoint waits.
-        stand_s: How long a plan or a restore waits.
-    """
+    """The same table, waited for by a savepoint for 30 s, and by a restore for 10 minutes."""
 
     keeps_files = False
 

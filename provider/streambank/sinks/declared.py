@@ -139,7 +139,6 @@ def settle_declared_tags(
 
     Args:
         refs: Under which name the savepoints of each query are listed.
-        repository: Where they are taken.
         replicas: Where copies of them are.
         ensure: Ids of savepoints that were just listed, by that name: their tags must be there.
 
@@ -173,7 +172,6 @@ def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[Declared
     """Those that a query writes to.
 
     Args:
-        sinks: All sinks of its job.
         query: The query, `main` or None for the only one.
     """
     return tuple(sink for sink in sinks if (sink.query or MAIN) == (query or MAIN))

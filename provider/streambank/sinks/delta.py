@@ -42,7 +42,6 @@ class DeltaGuard:
     """A Delta table that a query writes to.
 
     Args:
-        location: The table's directory.
         writer: Under which id the query's batches are in the log: the query id, or the application's own.
         options: Options of delta-rs for the storage, besides what the environment says.
         by_connector: Spark's own sink writes it, which does not compute a batch that it takes for done.
@@ -467,9 +466,6 @@ def delta_place(location: str, options: Mapping[str, str]) -> tuple[str, dict[st
     """A table as delta-rs wants it: its URI, and how its storage is reached.
 
     Credentials come from where the rest of Streambank takes them; what is declared comes first.
-
-    Args:
-        location: The table's directory.
     """
     scheme = scheme_of(location)
     if scheme == "file":

@@ -69,8 +69,6 @@ class DeltaCommit:
         transactions: The newest batch of each writer that the commit names, by the writer's id.
         operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
         rows: Rows that it added; None where a file does not tell.
-        added: Data files that it added.
-        removed: Data files that it removed.
         restored: Which version it restores; None for another operation, or where it does not tell.
         changes: Whether rows, schema or properties are others after it; compaction changes none of them.
         table: The table's id, where the commit tells.
@@ -92,11 +90,7 @@ class DeltaCommit:
 
 
 class DeltaLog:
-    """The log of a table.
-
-    Args:
-        store: The table's directory.
-    """
+    """The log of a table."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -300,8 +300,6 @@ def open_engine(url: str, ledger: str, *, pooled: bool = False) -> Engine:
     """An engine for the database of a ledger; it connects when it is used.
 
     Args:
-        url: Where the database is, as SQLAlchemy reads it.
-        ledger: How messages call the ledger; without credentials.
         pooled: Connections are kept, and tested before they are used again.
 
     Raises:

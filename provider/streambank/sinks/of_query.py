@@ -62,7 +62,6 @@ def sinks_of_query(
     Args:
         description: What Spark said of the sink to the query's last driver; None where nothing is known.
         query_id: The query's id; None where nothing is known, and so nothing can be asked about.
-        declared: What the job declares of this query.
         tags: Of which savepoints the tags are that a capture leaves in Iceberg; None to leave none.
     """
     named = sink_from_description(description) if description else None

@@ -23,7 +23,6 @@ def no_right_to_roll_back(name: str, said: str) -> RefusedError:
     """The refusal of a rollback that storage or catalog does not allow.
 
     Args:
-        name: The table, as messages name it.
         said: What the library says, without secrets.
     """
     return RefusedError(

@@ -163,7 +163,6 @@ class TableRollback:
     """What a rollback of a table did.
 
     Attributes:
-        kind: `delta`, `iceberg` or `ledger`.
         batch: The batch that it is at now.
         done: What was done, as a sentence; empty where there was nothing to do.
         rows: How many rows of later batches are gone from it; None where it does not tell.
@@ -211,7 +210,6 @@ class TableGuard(Protocol):
         """Where the table stands against a savepoint. Reads only, and never raises.
 
         Args:
-            batch: The savepoint's batch.
             record: What the savepoint keeps of the table; None where it was taken without.
         """
 

@@ -48,7 +48,6 @@ class TagScope:
 
     Attributes:
         repository: The repository's id.
-        job: `job` or `job/query`.
     """
 
     repository: str
@@ -143,8 +142,6 @@ def settle_tags(
     Never raises: what cannot be done now, the next call does.
 
     Args:
-        job: `job` or `job/query`: whose savepoints.
-        repository: Where they are taken.
         replicas: Where copies of them are.
         ensure: Ids of savepoints that were just listed, and must have their tags.
     """

@@ -40,9 +40,6 @@ def deep_look(
 
     Args:
         job: The declared job that they are of; it may name the Spark.
-        master: Spark's master.
-        conf: Spark's properties, each `KEY=VALUE`.
-        work: Where state is laid out.
 
     Raises:
         InputError: There is no PySpark here, or a property is none.

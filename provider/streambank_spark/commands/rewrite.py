@@ -174,9 +174,7 @@ class Done:
     """An order that was carried out.
 
     Attributes:
-        order: The order.
         spark: The session, for as long as the `with` lasts.
-        staging: Where state is staged.
     """
 
     order: RewriteRequest

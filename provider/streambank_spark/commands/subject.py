@@ -90,8 +90,6 @@ class SparkOptions:
 
     Attributes:
         conf: Properties, each `KEY=VALUE`.
-        work: Where state is staged.
-        jobs: The file that declares the job.
     """
 
     master: str | None
@@ -275,7 +273,6 @@ def savepoint_of(
     """The savepoint that a verb names; afterwards PySpark can be imported.
 
     Args:
-        job: Only of this job, or `job/query`.
         order: What is asked of its state, as JSON; see `foresee_savepoint`.
 
     Returns:

@@ -80,9 +80,6 @@ def _has_found_nothing(methods: Sequence[str]) -> bool:
 def finish_batch_then_end(query: Any) -> Outcome:
     """Let a query end after the batch that executes, or at once where none does, if this is a moment for it.
 
-    Args:
-        query: PySpark's `StreamingQuery`.
-
     Returns:
         Whether it ends; `not-now` asks for another try a little later.
     """

@@ -160,7 +160,6 @@ def location_of(path: str, frame: Any) -> str | None:
 
     Args:
         path: In the application's words.
-        frame: The DataFrame that is to be written there.
 
     Returns:
         None where it is none: Spark says what it thinks of it.
@@ -177,9 +176,7 @@ def table_location(name: str, formats: Collection[str], frame: Any) -> str | Non
     """The directory of a table that is there and has one of these formats, as a URI.
 
     Args:
-        name: The table, in the application's words.
         formats: Names of formats, in small letters.
-        frame: The DataFrame that is to be written there.
 
     Returns:
         None where there is no such table, or Spark does not tell.

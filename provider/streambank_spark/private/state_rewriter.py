@@ -61,8 +61,6 @@ def raw_rows(session: SparkSession, location: str, batch: int, operator: int, st
 
     Args:
         session: Of `quiet_session`.
-        location: The checkpoint as a URI.
-        store: The store's name.
     """
     everything = str(_java(_OPTIONS).INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES())
     reader = session.read.format("statestore").option("batchId", batch).option("operatorId", operator)

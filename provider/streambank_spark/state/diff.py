@@ -34,10 +34,8 @@ class PartDiff(JsonObject):
     """What changed in one part.
 
     Attributes:
-        operator: The stateful operator's id.
         note: What makes all of it differ: one state has no such part, or of other types.
         rows_before: Its rows in the first state; a list or a map is one.
-        rows: Its rows in the second.
         added: How many keys only the second has.
         removed: How many keys only the first has.
         changed: How many keys have other values.
@@ -65,12 +63,6 @@ def diff_states(
     before: QueryState, after: QueryState, operator: int | None, part: str | None, samples: int
 ) -> list[PartDiff]:
     """Compare two states part by part.
-
-    Args:
-        after: The second.
-        operator: Only this stateful operator.
-        part: Only parts of this name.
-        samples: How many keys to show of each part.
 
     Raises:
         InputError: Neither has such an operator or part.

@@ -33,7 +33,6 @@ class StoreDigest(JsonObject):
     """The fingerprint of one part of an operator's state.
 
     Attributes:
-        operator: The stateful operator's id.
         store: The part's name: `left` or `right` of a join, a state variable, `timers`, or else the store.
         rows: Its rows; of a list or a map, the elements.
         digest: 32 hexadecimal digits.
@@ -47,11 +46,6 @@ class StoreDigest(JsonObject):
 
 def digest_of(state: QueryState, operator: int | None = None, part: str | None = None) -> list[StoreDigest]:
     """The fingerprints of all parts of the state, operators by id, parts in the order of `QueryState.parts`.
-
-    Args:
-        state: The state after one batch.
-        operator: Only this stateful operator.
-        part: Only the parts of this name.
 
     Raises:
         InputError: There is no such operator or part.

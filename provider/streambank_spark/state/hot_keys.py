@@ -56,7 +56,6 @@ class Changes(JsonObject):
     """What became of keys between two moments.
 
     Attributes:
-        added: How many keys came.
         changed: How many have other rows than before.
         top: Those that changed most in size: `key`, `change`, `rows_before`, `rows`, `bytes_before`, `bytes`.
     """
@@ -169,12 +168,7 @@ def _sized(row: Any, keys: int, rows: int, size_bytes: int) -> dict[str, Any]:
 
 
 def changes(before: DataFrame, after: DataFrame, top: int) -> Changes:
-    """What changed between two moments.
-
-    Args:
-        before: What `by_key` gives of the earlier one.
-        after: The same of the later one, grouped by the same.
-    """
+    """What changed between two moments."""
     old = _keyed(before).select("key", *(F.col(name).alias(f"{name}_before") for name in _COMPARED))
     new = _keyed(after).select("key", *_COMPARED)
     change = (

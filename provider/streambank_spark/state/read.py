@@ -31,11 +31,8 @@ class RowChoice:
     """Which rows.
 
     Attributes:
-        operator: Only of this stateful operator.
-        part: Only of this part.
         key: Only those of this key: the text of its one field, or a JSON object of some of its fields. Parts
             whose key has no such field are left out, as long as one has.
-        where: Only those for which this SQL expression over the columns is true.
     """
 
     operator: int | None = None
@@ -111,7 +108,6 @@ def bad_expression(
     """What an expression that Spark cannot use comes to.
 
     Args:
-        frame: The columns that it may use.
         of_form: What it is for, if it was typed into a form: neither it nor Spark's sentence is repeated.
     """
     what = f"The expression {text!r}" if of_form is None else f"The form's expression for {of_form}"
@@ -225,9 +221,7 @@ class Exported(JsonObject):
     """What was written of one part.
 
     Attributes:
-        operator: The stateful operator's id.
         path: Where, as a URI: a folder of Parquet files.
-        rows: How many rows the files hold.
         columns: Their columns, in Spark's words.
     """
 

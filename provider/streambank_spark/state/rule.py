@@ -30,7 +30,6 @@ class Rule:
 
         Args:
             operator: Of which operator where the text does not say.
-            part: Of which part where the text does not say.
 
         Raises:
             InputError: There is no expression in it (code `bad-expression`).

@@ -79,7 +79,6 @@ class Staging:
         master: Spark's master. What is not this machine cannot see its temporary folder.
         work: Under which location; a temporary folder of this machine where nobody says.
         warn: Told what goes wrong and does no harm.
-        progress: Counts files and bytes.
     """
 
     master: str
@@ -109,9 +108,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
     """A committed batch of a checkpoint, whose query may be running, as a checkpoint directory for a `with`.
 
     Args:
-        checkpoint: The checkpoint; it is only read.
         batch: A committed batch that is retained; the newest one for None.
-        staging: Where and how.
 
     Raises:
         InputError: As `materialized_savepoint`, or the work would lie in the checkpoint.

@@ -36,10 +36,8 @@ class StatePart:
     """What the state reader reads at once.
 
     Attributes:
-        operator: The stateful operator's id.
         name: `left` or `right` of a join, a state variable of a transformWithState, its `timers`, or else
             the store.
-        options: What tells it to the state reader.
     """
 
     operator: int

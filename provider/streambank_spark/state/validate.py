@@ -26,7 +26,6 @@ class RuleVerdict(JsonObject):
     """How a part keeps a rule.
 
     Attributes:
-        operator: The stateful operator's id.
         broken: How many of them break the rule.
     """
 

@@ -65,11 +65,6 @@ def look_deep(
 ) -> list[Finding]:
     """Open all state of a savepoint, and compare how many rows there are.
 
-    Args:
-        repository: Where the savepoint is.
-        job: `job` or `job/query`.
-        staging: Where it is laid out meanwhile.
-
     Returns:
         What is wrong, and of which stores nobody had counted the rows.
     """

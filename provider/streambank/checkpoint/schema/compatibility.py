@@ -73,7 +73,6 @@ class Difference(JsonObject):
     """One thing that is another one.
 
     Attributes:
-        operator: The operator's id.
         store: The store, or None for the operator as a whole.
         family: The column family, where the store has several; else None.
         column: The column, such as `value.total`; None for all of it.
@@ -111,7 +110,6 @@ class SchemaComparison:
 
     Attributes:
         operators: The operators of either: id, name before and name after.
-        differences: All that is another one.
         settings: Settings that differ, of which the old ones stay.
     """
 
@@ -392,12 +390,7 @@ def type_text(kind: Type) -> str:
 
 
 def changes_by_place(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
-    """What differs where columns are taken by their place: rows kept as UnsafeRow, and all keys.
-
-    Args:
-        new: The one that a query wants.
-        path: How the struct is called.
-    """
+    """What differs where columns are taken by their place: rows kept as UnsafeRow, and all keys."""
     stored, wanted = old["fields"], new["fields"]
     if len(stored) != len(wanted):
         yield from _counted(stored, wanted, path)

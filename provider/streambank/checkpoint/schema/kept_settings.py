@@ -36,11 +36,7 @@ class KeptSetting:
         return f"{self.name} is declared as {self.declared}, and the checkpoint keeps {self.kept}."
 
     def way_out(self, job: str) -> str:
-        """What changes it, as a sentence.
-
-        Args:
-            job: The job, or `job/query`.
-        """
+        """What changes it, as a sentence."""
         if self.hdfs_backed and self.name in (_PARTITIONS, _PROVIDER):
             more = f" --partitions {self.declared}" if self.name == _PARTITIONS else ""
             return (
@@ -54,10 +50,6 @@ class KeptSetting:
 
 def kept_settings(closure: Closure, declared: Mapping[str, str]) -> list[KeptSetting]:
     """Declared settings to which a query does not listen, since its checkpoint keeps other values.
-
-    Args:
-        closure: The checkpoint after a batch.
-        declared: The settings that the job declares.
 
     Returns:
         Nothing for a query without state: a number of partitions counts from its next start on.

@@ -75,7 +75,6 @@ def read_query_schema(
     Args:
         paths: The files of one batch's closure, and no others.
         read: Reads one of them; asked for operator metadata and schemas only.
-        conf: The settings in the offset log of the batch.
 
     Raises:
         FormatError: A file is not understood.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.checkpoint.text import load_json
+from streambank.checkpoint.text import half_written, load_json
 from streambank.core.errors import FormatError
 from streambank.core.json_text import loads
 
@@ -123,10 +123,9 @@ def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
         if version == "v3":
             return tuple(reading.family() for _ in range(reading.number(">i")))
     except (struct.error, UnicodeDecodeError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FormatError(
+        raise half_written(
             f"{path} is not a readable state schema: {error}.",
-            code="half-written",
-            hint="Spark writes a schema of version 1 or 2 again when the query starts.",
+            "Spark writes a schema of version 1 or 2 again when the query starts.",
         ) from error
     raise FormatError(
         f"{path} is of version {version[:20]!r}, and known are v1 to v3.",

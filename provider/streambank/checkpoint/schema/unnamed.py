@@ -66,9 +66,6 @@ def operator_name(stores: Mapping[str, Columns]) -> str:
 
     `applyInPandasWithState` keeps what `flatMapGroupsWithState` keeps, and is taken for that.
 
-    Args:
-        stores: What each of its stores holds.
-
     Raises:
         FormatError: No operator has such stores (code `unknown-operators`).
     """

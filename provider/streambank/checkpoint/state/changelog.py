@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 
 from streambank.checkpoint.state.lz4 import MAGIC, LZ4Error, decompress_prefix
-from streambank.checkpoint.text import HALF_WRITTEN_HINT, load_json
+from streambank.checkpoint.text import half_written, load_json
 from streambank.core.errors import FormatError
 
 HEAD_BYTES = 1 << 17
@@ -65,10 +65,9 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
             raise TypeError("it is no list")
         items = [LineageItem(int(entry["version"]), str(entry["checkpointUniqueId"])) for entry in entries]
     except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(
+        raise half_written(
             f"{path} has a lineage that is not understood.",
-            code="half-written",
-            hint="Take a newer batch; if the file is whole, report it.",
+            "Take a newer batch; if the file is whole, report it.",
         ) from error
     return sorted(items)
 
@@ -78,7 +77,6 @@ def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
 
     Args:
         head: The file from its beginning; it may be cut off behind what is needed.
-        wanted_bytes: How many plain bytes are needed.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.
@@ -89,7 +87,7 @@ def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
         try:
             return decompress_prefix(head, wanted_bytes)
         except LZ4Error as error:
-            raise FormatError(f"{damaged}: {error}.", code="half-written", hint=HALF_WRITTEN_HINT) from error
+            raise half_written(f"{damaged}: {error}.") from error
     if head.startswith(_ZSTD_MAGIC):
         try:
             import zstandard
@@ -98,7 +96,7 @@ def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
         try:
             return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(head)).read(wanted_bytes)
         except zstandard.ZstdError as error:
-            raise FormatError(f"{damaged}: {error}.", code="half-written", hint=HALF_WRITTEN_HINT) from error
+            raise half_written(f"{damaged}: {error}.") from error
     raise UnreadableLineageError("unknown")
 
 
@@ -108,4 +106,4 @@ def _java_string(data: bytes, position: int, path: str) -> tuple[str, int]:
         end = position + 2 + length
         if end <= len(data):
             return data[position + 2 : end].decode("utf-8", "replace"), end
-    raise FormatError(f"{path} ends within its head.", code="half-written", hint=HALF_WRITTEN_HINT)
+    raise half_written(f"{path} ends within its head.")

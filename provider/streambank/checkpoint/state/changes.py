@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streambank.checkpoint.state.changelog import decompress_head
+from streambank.checkpoint.text import half_written
 from streambank.core.errors import FormatError
 
 _SIZE = struct.Struct(">i")
@@ -68,15 +69,15 @@ def hdfs_rows(data: bytes, path: str) -> Iterator[tuple[bytes, bytes | None]]:
             value = data[position : position + size]
             position += size
             if position > len(data):
-                raise FormatError(f"{path} ends within a row.", code="half-written", hint=_DAMAGED)
+                raise half_written(f"{path} ends within a row.", _DAMAGED)
             yield key, value
     except struct.error as error:
-        raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
+        raise half_written(f"{path} ends without its end mark.", _DAMAGED) from error
 
 
 def _known_size(size: int, path: str) -> int:
     if size < 0:
-        raise FormatError(f"{path} has a row of {size} bytes.", code="half-written", hint=_DAMAGED)
+        raise half_written(f"{path} has a row of {size} bytes.", _DAMAGED)
     return size
 
 
@@ -86,7 +87,6 @@ def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[RowChange,
     Args:
         data: The file from its beginning; it may be cut off behind what is read.
         path: Its path, whose ending says what it is.
-        most_bytes: How many plain bytes are read at most.
 
     Returns:
         The changes that are whole within these bytes.
@@ -137,10 +137,10 @@ def _changes(plain: bytes, path: str) -> Iterator[RowChange]:
             value = plain[position + 4 : position + 4 + size]
             position += 4 + size
             if position > len(plain):
-                raise FormatError(f"{path} ends within a row.", code="half-written", hint=_DAMAGED)
+                raise half_written(f"{path} ends within a row.", _DAMAGED)
             yield RowChange(action, int.from_bytes(key[:2], "little"), key[2:], value)
     except (struct.error, IndexError) as error:
-        raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
+        raise half_written(f"{path} ends without its end mark.", _DAMAGED) from error
 
 
 def elements(value: bytes) -> tuple[bytes, ...]:

@@ -24,7 +24,6 @@ def cut_off(path: str, size_bytes: int, read: ReadRange) -> str | None:
 
     Args:
         path: A delta, a snapshot or a changelog.
-        read: Reads a path from an offset on, some bytes or to the end.
     """
     if size_bytes == 0:
         return "is empty"

@@ -83,7 +83,6 @@ def decompress_prefix(data: bytes, wanted_bytes: int) -> bytes:
 
     Args:
         data: The stream from its beginning; it may be cut off behind what is wanted.
-        wanted_bytes: How many decompressed bytes are wanted.
 
     Raises:
         LZ4Error: The bytes are not such a stream, or were cut off too early.

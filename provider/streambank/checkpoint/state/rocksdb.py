@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.checkpoint.text import HALF_WRITTEN_HINT, load_json, parse_version
-from streambank.core.errors import FormatError
+from streambank.checkpoint.text import half_written, load_json, parse_version
 
 MAX_ZIP_METADATA_VERSION = 2
 
@@ -100,7 +99,6 @@ def with_secondary_families(data: bytes, path: str, internal_keys: int) -> bytes
     """A snapshot of a join in which rows are counted once; its other members stay as they are.
 
     Args:
-        data: The bytes of the zip.
         internal_keys: How many rows its secondary families have.
 
     Raises:
@@ -115,11 +113,7 @@ def with_secondary_families(data: bytes, path: str, internal_keys: int) -> bytes
                     content = _with_counts(content, path, internal_keys)
                 new.writestr(member, content, compress_type=member.compress_type)
     except _ZIP_ERRORS as error:
-        raise FormatError(
-            f"{path} is not a readable RocksDB snapshot: {error}.",
-            code="half-written",
-            hint=HALF_WRITTEN_HINT,
-        ) from error
+        raise half_written(f"{path} is not a readable RocksDB snapshot: {error}.") from error
     return buffer.getvalue()
 
 
@@ -131,10 +125,8 @@ def _with_counts(data: bytes, path: str, internal_keys: int) -> bytes:
     keys, before = document.get("numKeys"), document.get("numInternalKeys") or 0
     if isinstance(keys, int) and keys >= 0:  # else Spark does not count
         if internal_keys > keys + before:
-            raise FormatError(
-                f"{path} counts {keys + before} rows, and its secondary families alone have {internal_keys}.",
-                code="half-written",
-                hint=HALF_WRITTEN_HINT,
+            raise half_written(
+                f"{path} counts {keys + before} rows, and its secondary families alone have {internal_keys}."
             )
         document["numKeys"], document["numInternalKeys"] = keys + before - internal_keys, internal_keys
     return f"{first}\n{json.dumps(document, separators=(',', ':'))}".encode()
@@ -156,11 +148,7 @@ def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadat
             if len(data) > _MAX_METADATA_BYTES:
                 raise zipfile.BadZipFile("its metadata is too large")
     except _ZIP_ERRORS as error:
-        raise FormatError(
-            f"{path} is not a readable RocksDB snapshot: {error}.",
-            code="half-written",
-            hint="The file is damaged or was cut off while it was written.",
-        ) from error
+        raise half_written(f"{path} is not a readable RocksDB snapshot: {error}.") from error
     return parse_zip_metadata(data, f"metadata in {path}")
 
 
@@ -189,9 +177,7 @@ def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
             },
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FormatError(
-            f"{path} is not understood: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
-        ) from error
+        raise half_written(f"{path} is not understood: {error}.") from error
 
 
 def _files(entries: Any, name_field: str) -> tuple[SnapshotFile, ...]:

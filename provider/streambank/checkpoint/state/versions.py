@@ -15,6 +15,7 @@ from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import StoreFiles, VersionKey
 from streambank.checkpoint.state.changelog import LineageItem, UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import SnapshotFile, ZipMetadata
+from streambank.checkpoint.text import half_written
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.storage import FileInfo
 
@@ -36,7 +37,6 @@ class Chain:
     """The files of one version of one store in one partition.
 
     Attributes:
-        files: All of them, each once.
         rows: Rows of that version where a snapshot of just this version counts them.
         base_version: The version of the newest snapshot used; 0 where all changes from the first on are.
         base_rows: Rows of that version where its snapshot counts them; RocksDB: 0 where there is none.
@@ -58,8 +58,6 @@ class ChainReaders:
     """How the walk looks into files.
 
     Attributes:
-        zip_metadata: What a RocksDB snapshot names.
-        lineage: What a changelog of format v2 builds on.
         committed_id: The unique id that the commit log names for an earlier version of the same store; None
             where that commit is not retained any more.
     """
@@ -90,11 +88,9 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
     """The files that make a version of a store.
 
     Args:
-        store: The store's files in one partition.
         rocksdb: RocksDB's files, or else those of the HDFS-backed store.
         key: The version wanted, with its unique id in checkpoint format v2.
         safe: Also one older snapshot with the changes after it, where there is one.
-        readers: How to look into files.
 
     Raises:
         NotFoundError: `missing-state-file`, naming it.
@@ -160,10 +156,9 @@ def _versions(
             return
         for item in reversed(earlier):
             if item.version != key[0] - 1:
-                raise FormatError(
+                raise half_written(
                     f"{changelog} names version {item.version} before version {key[0]} in its lineage.",
-                    code="half-written",
-                    hint="The file is damaged.",
+                    "The file is damaged.",
                 )
             key = (item.version, item.unique_id)
             yield key
@@ -220,20 +215,17 @@ def _named_file(
         )
     size_bytes = readers.listing[found].size_bytes
     if size_bytes != file.size_bytes:
-        raise FormatError(
-            f"{path} has {size_bytes} bytes, and {snapshot} says {file.size_bytes}.",
-            code="half-written",
-            hint="The file is damaged.",
+        raise half_written(
+            f"{path} has {size_bytes} bytes, and {snapshot} says {file.size_bytes}.", "The file is damaged."
         )
     return found
 
 
 def _refuse_empty(path: str, readers: ChainReaders) -> None:
     if readers.listing[path].size_bytes == 0:
-        raise FormatError(
+        raise half_written(
             f"{path} is empty.",
-            code="half-written",
-            hint="Spark never leaves an empty file: a disk was full, or the machine went down.",
+            "Spark never leaves an empty file: a disk was full, or the machine went down.",
         )
 
 

@@ -55,7 +55,6 @@ def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> ClockFit:
     """Compare a log with the batches of a checkpoint.
 
     Args:
-        windows: When these ran.
         entries: The batch of each entry of the log, and when that was written.
     """
     agree: list[int] = []

@@ -47,11 +47,7 @@ class NewOutput(JsonObject):
 
 
 def empty_log(saved: SavedLog) -> dict[LogName, bytes]:
-    """The log of a new output: it reaches the savepoint's batch, and names no file.
-
-    Args:
-        saved: The log that the savepoint keeps of the old output.
-    """
+    """The log of a new output: it reaches the savepoint's batch, and names no file."""
     names = sorted(saved.content)
     if not names[0].compact and names[0].batch > 0:
         # The old output was itself begun in the middle, without what Spark needs.
@@ -77,9 +73,7 @@ def begin_output(saved: SavedLog, store: Store, instead_of: str) -> NewOutput:
     """Write the log of a new output; nothing may write there meanwhile.
 
     Args:
-        saved: The log that the savepoint keeps of the old output.
         store: The new output directory, empty or begun by an earlier try.
-        instead_of: Where the query wrote before.
 
     Raises:
         ConflictError: `sink-moved`: something else is in the directory now.

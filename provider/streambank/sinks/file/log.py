@@ -108,7 +108,6 @@ def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
 
     Args:
         names: Every entry of the log, those of later batches too.
-        where: How to name the log in an error.
 
     Raises:
         NotFoundError: `missing-log-entry`: one of them is not there any more.
@@ -183,9 +182,6 @@ def _is_long(value: object) -> TypeGuard[int]:
 
 def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -> Iterator[bytes]:
     """The same entry with the URIs of data files below the old output directory pointing below the new one.
-
-    Args:
-        new_uri: The output directory as it is now.
 
     Raises:
         FormatError: It is no entry of a file sink's log.

@@ -45,8 +45,6 @@ class SavedLog:
     """The log as a savepoint keeps it, in terms of where the sink is now.
 
     Attributes:
-        batch: The savepoint's batch.
-        content: Each entry, in chunks.
         files: The data files that were the output up to `batch`.
         moved: The sink is elsewhere than it was when the savepoint was taken.
     """
@@ -231,7 +229,6 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, Chunks], now
 
     Args:
         content: Its files, by their names in the manifest (`_spark_metadata/12`).
-        now_uri: Where the output directory is now.
 
     Raises:
         IntegrityError: The savepoint does not hold the whole log.
@@ -289,7 +286,6 @@ def assess(
     """Compare an output directory with what a savepoint knows of it. Reads only.
 
     Args:
-        was_uri: Where it was when the savepoint was taken.
         unfinished_later: Where a rollback was begun and not finished: the data files that it was about to
             set aside, with their sizes. Its log may be half rewound then, and is judged entry by entry.
 

@@ -55,11 +55,9 @@ class RollbackReport(JsonObject):
     Attributes:
         batch: The batch that the sink is at now.
         aside: Where later files lie now, relative to `path`; empty where there was nothing to do.
-        files_aside: How many data files were set aside.
         rows_aside: Their rows, where every file tells.
         files_back: How many data files came back from an earlier rollback.
         files_forgotten: How many data files the log no longer names that is written: see `FileSinkStanding`.
-        log_aside: Entries of the log that were set aside.
     """
 
     path: str
@@ -86,8 +84,6 @@ class SetAside:
     Attributes:
         folder: Where it lies, relative to the output directory.
         batch: The batch that the sink was taken back to.
-        begun_at: When.
-        finished: Whether the rollback came to its end.
         called: Whose rollback it was, as `job` or `job/query`; None where the journal does not say.
     """
 
@@ -181,9 +177,7 @@ def roll_back(
 
     Args:
         store: The output directory; nothing else may write to it.
-        was_uri: Where it was when the savepoint was taken.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.
-        before_change: Called right before the first change.
         accept_missing: Data files of the savepoint that are gone stay so. The log goes on naming those that
             it names now.
         called: Of which query the savepoint is, as `job` or `job/query`: only its job removes what is set
