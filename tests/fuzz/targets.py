@@ -10,11 +10,11 @@ from zlib import crc32
 
 from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.logs import parse_commit, parse_metadata, parse_offsets
-from streambank.checkpoint.operators import is_keyless, parse_operator_metadata
+from streambank.checkpoint.operators import parse_operator_metadata
 from streambank.checkpoint.paths import rewrite_operator_metadata, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.rewritten import with_conf
-from streambank.checkpoint.schema.store import parse_state_schema, parse_variables
+from streambank.checkpoint.schema.store import is_keyless, parse_state_schema, parse_variables
 from streambank.checkpoint.schema.unnamed import only_columns, operator_name
 from streambank.checkpoint.sources import check_initial_offsets
 from streambank.checkpoint.state.changelog import UnreadableLineageError, parse_lineage

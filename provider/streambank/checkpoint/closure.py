@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
 from streambank.checkpoint.logs import Commit, Offsets
-from streambank.checkpoint.operators import OperatorMetadata, is_keyless, require_schemas
+from streambank.checkpoint.operators import OperatorMetadata, require_schemas
+from streambank.checkpoint.schema.store import is_keyless
 from streambank.checkpoint.shape import (
     URGENCY_LAST,
     URGENCY_LOG,
@@ -27,7 +28,7 @@ from streambank.checkpoint.shape import (
 )
 from streambank.checkpoint.sources import file_log_offset, plan_schema_log, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
-from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.checkpoint.state.versions import Chain, ChainReaders, missing_state, plan_chain
 from streambank.checkpoint.text import empty_file, half_written
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
@@ -86,29 +87,18 @@ class ClosurePlanner:
     """
 
     def __init__(self, index: CheckpointIndex, read: ReadRange, *, by_names: bool = False) -> None:
-        self._index = index
-        self._files = (NamesOnly if by_names else CheckpointFiles)(index.listing, read)
-
-    @property
-    def index(self) -> CheckpointIndex:
-        """The listing, sorted."""
-        return self._index
-
-    @property
-    def files(self) -> CheckpointFiles:
-        """The parsed small files."""
-        return self._files
+        self.index = index
+        self.files = (NamesOnly if by_names else CheckpointFiles)(index.listing, read)
 
     def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
         """The closure of a batch; see `plan_closure`."""
         check_choice(kind, "closure", CLOSURE_KINDS)
-        chosen = choose_batch(self._index, batch)
-        check_logs(self._index, chosen)
-        refuse_asynchronous(self._index, self._files, chosen)
+        chosen = choose_batch(self.index, batch)
+        check_logs(self.index, chosen)
+        refuse_asynchronous(self.index, self.files, chosen)
         if batch is None:
-            refuse_lost_batches(self._index)
-        plan = _Plan(self._index, self._files, chosen, kind)
-        return plan.closure()
+            refuse_lost_batches(self.index)
+        return _Plan(self.index, self.files, chosen, kind).closure()
 
 
 class _Plan:
@@ -189,11 +179,7 @@ class _Plan:
         expected = sorted(ids) if ids is not None else list(range(len(there)))
         for operator in expected:
             if operator not in self._index.operators:
-                raise NotFoundError(
-                    f"state/{operator} is missing: the state of operator {operator} is gone.",
-                    code="missing-state-file",
-                    hint=MISSING_HINT,
-                )
+                raise missing_state(f"state/{operator} is missing: the state of operator {operator} is gone.")
         if there != expected:
             raise FormatError(
                 f"state/ holds the operators {there}, and commits/{self._batch} names {expected}.",
@@ -219,11 +205,7 @@ class _Plan:
         metadata = self._operator_metadata(operator, files)
         names = [store.name for store in metadata.stores] if metadata else files.store_names()
         if not names:
-            raise NotFoundError(
-                f"state/{operator} holds no state of any partition.",
-                code="missing-state-file",
-                hint=MISSING_HINT,
-            )
+            raise missing_state(f"state/{operator} holds no state of any partition.")
         partitions = self._partition_count(operator, files, metadata, names)
         stores = tuple(
             self._store(operator, files, name, place, partitions) for place, name in enumerate(names)
@@ -236,11 +218,7 @@ class _Plan:
         if files.metadata_v2:
             batch = max((batch for batch in files.metadata_v2 if batch <= self._batch), default=None)
             if batch is None:
-                raise NotFoundError(
-                    f"state/{operator}/_metadata/v2 has no entry up to batch {self._batch}.",
-                    code="missing-state-file",
-                    hint=MISSING_HINT,
-                )
+                raise missing_state(f"state/{operator}/_metadata/v2 has no entry up to batch {self._batch}.")
             path = files.metadata_v2[batch]
             metadata = self._files.operator(path)
             require_schemas(metadata, path)
@@ -249,18 +227,14 @@ class _Plan:
                 for schema in store.schema_paths:
                     tail = schema.rpartition("/_stateSchema/")[2]
                     if tail not in files.schemas_v3:
-                        raise NotFoundError(
-                            f"state/{operator}/_stateSchema/{tail} is missing, and {path} needs it.",
-                            code="missing-state-file",
-                            hint=MISSING_HINT,
+                        raise missing_state(
+                            f"state/{operator}/_stateSchema/{tail} is missing, and {path} needs it."
                         )
                     self._add(files.schemas_v3[tail], "schema", URGENCY_LAST)
             return metadata
         if files.schemas_v3:
-            raise NotFoundError(
-                f"state/{operator}/_metadata/v2 is missing, though it must name the schemas that are there.",
-                code="missing-state-file",
-                hint=MISSING_HINT,
+            raise missing_state(
+                f"state/{operator}/_metadata/v2 is missing, though it must name the schemas that are there."
             )
         if files.metadata_v1 is None:
             return None
@@ -333,20 +307,14 @@ class _Plan:
         message = f"{folder} holds no state: version {self._batch + 1} is missing of {partitions} partitions."
         if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
             message += " So is _metadata/schema of partition 0, which could show that it is the only one."
-        return NotFoundError(
-            message,
-            code="missing-state-file",
-            hint="Spark would go on without this partition's rows. " + MISSING_HINT,
-        )
+        return missing_state(message, "Spark would go on without this partition's rows. ")
 
     def _readers(self, operator: int, partition: int, place: int) -> ChainReaders:
         def committed_id(version: int) -> str | None:
             path = self._index.commits.get(version - 1)
-            return (
-                None
-                if path is None
-                else self._unique_id(self._files.commit(path), operator, partition, place)
-            )
+            if path is None:
+                return None
+            return self._unique_id(self._files.commit(path), operator, partition, place)
 
         return ChainReaders(self._index.listing, self._zip_metadata, self._files.lineage, committed_id)
 
@@ -385,12 +353,7 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
         NotFoundError: `not-a-checkpoint` or `no-committed-batch`.
         FormatError: `no-commit-log`.
     """
-    if not index.metadata and not index.offsets and not index.commits:
-        raise NotFoundError(
-            "This is not a checkpoint: it has no metadata, offsets or commits.",
-            code="not-a-checkpoint",
-            hint="Give the directory that the query has as its checkpointLocation.",
-        )
+    refuse_none(index)
     require_commit_log(index)
     if not index.commits and batch is None:
         raise NotFoundError(
@@ -399,6 +362,20 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
             hint="Wait for its first batch.",
         )
     return max(index.commits) if batch is None else batch
+
+
+def refuse_none(index: CheckpointIndex) -> None:
+    """Refuse a directory that is no checkpoint.
+
+    Raises:
+        NotFoundError: `not-a-checkpoint`.
+    """
+    if index.is_none:
+        raise NotFoundError(
+            "This is not a checkpoint: it has no metadata, offsets or commits.",
+            code="not-a-checkpoint",
+            hint="Give the directory that the query has as its checkpointLocation.",
+        )
 
 
 def require_commit_log(index: CheckpointIndex) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -121,13 +121,3 @@ def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: in
             )
         wanted.append(single)
     return wanted[::-1]
-
-
-def latest(names: Iterable[LogName]) -> LogName | None:
-    """The newest entry, the compacted one where both forms are there."""
-    return max(names, default=None)
-
-
-def batches(names: Sequence[LogName]) -> list[int]:
-    """The batch ids that have their own entry or a compacted one, sorted."""
-    return sorted({name.batch for name in names})

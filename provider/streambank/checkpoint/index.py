@@ -149,6 +149,11 @@ class CheckpointIndex:
     _names: NamesKnown = field(default_factory=NamesKnown)
     _left_out: dict[frozenset[str], tuple[LeftOut, ...]] = field(default_factory=dict)
 
+    @property
+    def is_none(self) -> bool:
+        """Whether there is nothing of a checkpoint."""
+        return not (self.metadata or self.offsets or self.commits)
+
     @classmethod
     def build(cls, listing: Mapping[str, FileInfo]) -> CheckpointIndex:
         """Sort a listing."""

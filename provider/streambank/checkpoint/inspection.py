@@ -75,7 +75,7 @@ class Inspection:
             "watermark_ms": closure.watermark_ms if closure else None,
             "operators": [operator.to_dict() for operator in closure.operators] if closure else [],
             "sources": [_source(source) for source in closure.sources] if closure else [],
-            "spark": _spark(closure) if closure else None,
+            "spark": asdict(closure.spark) if closure else None,
             "closure": {
                 "files": len(closure.files),
                 "bytes": closure.bytes,
@@ -391,13 +391,5 @@ def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
 
 
 def _source(source: SourceState) -> dict[str, Any]:
-    return {
-        "source": source.source,
-        "kind": source.kind,
-        "offset": source.offset,
-        "log_files": len(source.files),
-    }
-
-
-def _spark(closure: Closure) -> dict[str, Any]:
-    return asdict(closure.spark)
+    found = asdict(source)
+    return found | {"log_files": len(found.pop("files"))}

@@ -107,7 +107,11 @@ def parse_offsets(data: bytes, path: str = "offsets") -> Offsets:
     rest = [line for line in lines[2:] if line]
     if not rest:
         raise half_written(f"{path} names no source.")
-    sources = _positional(rest, path) if version == 1 else _named(rest, path)
+    sources = (
+        {str(number): _offset(line, path) for number, line in enumerate(rest)}
+        if version == 1
+        else _named(rest, path)
+    )
     source_metadata = batch.get("sourceMetadataInfo") or {}
     return Offsets(
         version=version,
@@ -152,13 +156,6 @@ def _integer(document: Mapping[str, Any], field: str, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise half_written(f"{path} has a {field} that is not a whole number.")
     return value
-
-
-def _positional(lines: list[str], path: str) -> dict[str, str | None]:
-    sources: dict[str, str | None] = {}
-    for index, line in enumerate(lines):
-        sources[str(index)] = _offset(line, path)
-    return sources
 
 
 def _named(lines: list[str], path: str) -> dict[str, str | None]:

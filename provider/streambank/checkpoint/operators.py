@@ -5,7 +5,6 @@ Spark 3.5 writes no operator metadata; then the directories tell (Spark: Operato
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,38 +133,3 @@ def flatten(paths: Any) -> Iterator[str]:
     elif isinstance(paths, list):
         for path in paths:
             yield from flatten(path)
-
-
-def is_keyless(schema: bytes) -> bool | None:
-    """Whether a store has no key columns, as a global aggregation or a limit has; they run in one partition.
-
-    Args:
-        schema: The bytes of a state schema file of version 1 or 2.
-
-    Returns:
-        None where the schema is not understood.
-    """
-    try:
-        version, position = _java_string(schema, 0)
-        if version == "v1":
-            text, _ = _java_string(schema, position)
-        elif version == "v2":
-            (chunks,) = struct.unpack_from(">i", schema, position)
-            position += 4
-            text = ""
-            for _ in range(chunks):
-                chunk, position = _java_string(schema, position)
-                text += chunk
-        else:
-            return None
-        return all(field["type"] == "void" for field in load_json(text)["fields"])
-    except (struct.error, FormatError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _java_string(data: bytes, position: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">H", data, position)
-    end = position + 2 + length
-    if end > len(data):
-        raise ValueError("the string is cut off")
-    return data[position + 2 : end].decode("utf-8", "replace"), end

@@ -45,9 +45,10 @@ def batches_of(location: str) -> Batches:
 def batches_in(store: Store) -> Batches:
     """The same of an opened directory."""
     # Committed first: what is planned meanwhile may only make a checkpoint look busier than it is.
-    committed = _newest(store, "commits")
-    return Batches(_newest(store, "offsets"), committed)
+    committed = max(batches_in_log(store, "commits"), default=None)
+    return Batches(max(batches_in_log(store, "offsets"), default=None), committed)
 
 
-def _newest(store: Store, log: str) -> int | None:
-    return max((int(name) for name in store.names(log) if is_batch(name)), default=None)
+def batches_in_log(store: Store, log: str) -> set[int]:
+    """The batches of which `offsets` or `commits` has an entry."""
+    return {int(name) for name in store.names(log) if is_batch(name)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streambank.checkpoint.closure import ClosurePlanner, plan_closure
-from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import (
@@ -16,6 +15,7 @@ from streambank.checkpoint.inspection import (
     retained_batches,
 )
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
+from streambank.checkpoint.position import batches_in_log
 from streambank.checkpoint.shape import Closure
 from streambank.core.choices import ClosureKind
 from streambank.core.errors import ConflictError, NotFoundError, StreambankError
@@ -56,11 +56,11 @@ class CheckpointReader:
 
     def last_committed(self) -> int | None:
         """The newest committed batch; None for none."""
-        return self._newest("commits")
+        return max(batches_in_log(self.store, "commits"), default=None)
 
     def last_planned(self) -> int | None:
         """The newest planned batch; None for none."""
-        return self._newest("offsets")
+        return max(batches_in_log(self.store, "offsets"), default=None)
 
     def retained_batches(self) -> list[int]:
         """Committed batches whose closure is whole, oldest first."""
@@ -113,7 +113,7 @@ class CheckpointReader:
         for _ in range(_INSPECT_ATTEMPTS):
             listing = self.listing()
             index = CheckpointIndex.build(listing)
-            if not index.metadata and not index.offsets and not index.commits:
+            if index.is_none:
                 raise self._no_checkpoint("it has no metadata, offsets or commits")
             self.planner = ClosurePlanner(index, self.store.read)
             try:
@@ -168,7 +168,3 @@ class CheckpointReader:
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )
-
-    def _newest(self, log: str) -> int | None:
-        names = (parse_log_name(name) for name in self.store.names(log))
-        return max((name.batch for name in names if name and not name.compact), default=None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streambank.checkpoint.compactible import LogName, parse_log_name
 from streambank.checkpoint.logs import parse_offsets
-from streambank.checkpoint.position import is_batch
+from streambank.checkpoint.position import batches_in_log
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError
 from streambank.storage.store import Store, read_record
@@ -61,8 +61,7 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
     Raises:
         FormatError: A plan cannot be understood.
     """
-    planned = {int(name) for name in live.names("offsets") if is_batch(name)}
-    committed = {int(name) for name in live.names("commits") if is_batch(name)}
+    planned, committed = batches_in_log(live, "offsets"), batches_in_log(live, "commits")
     staged: list[int] = []
     have: dict[str, int] = {}
     for batch in range(after + 1, after + 1 + most):

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from streambank.checkpoint.files import read_entry
 from streambank.checkpoint.logs import parse_offsets
-from streambank.checkpoint.position import is_batch
+from streambank.checkpoint.position import batches_in_log
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.units import from_epoch_ms
 from streambank.storage.store import Store
@@ -49,7 +49,7 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
     """
     before: int | None = None
     for _ in range(_ATTEMPTS):
-        batch = max((int(name) for name in store.names("commits") if is_batch(name)), default=None)
+        batch = max(batches_in_log(store, "commits"), default=None)
         if batch is None:
             return None
         path = f"offsets/{batch}"

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from streambank.checkpoint.closure import PARTITIONS, Closure, ClosurePlanner
+from streambank.checkpoint.closure import PARTITIONS, Closure, ClosurePlanner, refuse_none
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import ReadRange
-from streambank.compaction.dead_files import Dead, DeadReason, Needed, RunningQuery, Stopped, stage
+from streambank.compaction.dead_files import Dead, Needed, RunningQuery, Stopped, stage
 from streambank.core.errors import InputError, InternalError, NotFoundError, RefusedError
 from streambank.storage import FileInfo
 
@@ -64,15 +64,6 @@ class CompactionPlan:
     listing: Mapping[str, FileInfo] = field(default_factory=dict, repr=False)
 
     @property
-    def sums(self) -> dict[DeadReason, Sum]:
-        """Files and bytes by reason, in the order in which they go."""
-        found: dict[DeadReason, Sum] = {}
-        for dead in self.dead:
-            before = found.get(dead.reason, Sum())
-            found[dead.reason] = Sum(before.files + 1, before.bytes + dead.info.size_bytes)
-        return found
-
-    @property
     def won(self) -> Sum:
         """Everything that would move."""
         return Sum(len(self.dead), sum(dead.info.size_bytes for dead in self.dead))
@@ -100,7 +91,7 @@ def plan_running(
             hint="Give --older-than 1h or more; a write that pauses may still go on.",
         )
     index = CheckpointIndex.build(listing)
-    _refuse_none(index)
+    refuse_none(index)
     newest_ns = max((info.mtime_ns for info in index.listing.values()), default=0)
     dead = RunningQuery(index, min(now_ns, newest_ns) - int(older_than_s * 1e9)).dead()
     return _plan("running", index, read, None, (), dead)
@@ -193,15 +184,6 @@ def _order(dead: Dead) -> tuple[int, int, int, str]:
     part = classify(dead.info.path)
     # Oldest first, and the commit of a batch before its offsets: what is left is never taken for whole.
     return stage(dead.reason), part.batch or part.version or 0, part.kind is not Kind.COMMITS, dead.info.path
-
-
-def _refuse_none(index: CheckpointIndex) -> None:
-    if not index.metadata and not index.offsets and not index.commits:
-        raise NotFoundError(
-            "This is not a checkpoint: it has no metadata, offsets or commits.",
-            code="not-a-checkpoint",
-            hint="Give the directory that the query has as its checkpointLocation.",
-        )
 
 
 def _refuse_odd(index: CheckpointIndex, planner: ClosurePlanner, newest: Closure) -> None:

@@ -26,7 +26,7 @@ from streambank.checkpoint.files import read_entry
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
-from streambank.checkpoint.position import is_batch
+from streambank.checkpoint.position import batches_in_log
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.state.cut_off import cut_off
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
@@ -129,8 +129,7 @@ def _that_stood_still(
     """
     if not found:
         return found
-    names = checkpoint.names("commits")
-    if max((int(name) for name in names if is_batch(name)), default=None) != max(planner.index.commits):
+    if max(batches_in_log(checkpoint, "commits"), default=None) != max(planner.index.commits):
         return ()
     for path in (damage.path for damage in found if damage.path):
         listed = planner.index.listing.get(path)

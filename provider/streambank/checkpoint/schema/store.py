@@ -134,6 +134,22 @@ def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
     )
 
 
+def is_keyless(schema: bytes) -> bool | None:
+    """Whether a store has no key columns, as a global aggregation or a limit has; they run in one partition.
+
+    Only the key is read, of version 1 or 2; None where that is not understood.
+    """
+    try:
+        reading = _Reading(schema, "replace")
+        version = reading.text()
+        if version not in ("v1", "v2"):
+            return None
+        key = load_json(reading.text() if version == "v1" else reading.chunks())
+        return all(field["type"] == "void" for field in key["fields"])
+    except (struct.error, FormatError, ValueError, TypeError, KeyError):
+        return None
+
+
 def parse_variables(data: bytes, path: str) -> Variables | None:
     """The state variables in an operator's metadata; None where it has none, or an unknown shape.
 
@@ -164,8 +180,8 @@ def parse_variables(data: bytes, path: str) -> Variables | None:
 class _Reading:
     """A walk through the bytes of a schema file."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    def __init__(self, data: bytes, errors: str = "strict") -> None:
+        self._data, self._at, self._errors = data, 0, errors
 
     def number(self, layout: str) -> int:
         (value,) = struct.unpack_from(layout, self._data, self._at)
@@ -177,7 +193,7 @@ class _Reading:
         end = self._at + length
         if end > len(self._data):
             raise ValueError("a text is cut off")
-        found, self._at = self._data[self._at : end].decode("utf-8"), end
+        found, self._at = self._data[self._at : end].decode("utf-8", self._errors), end
         return found
 
     def chunks(self) -> str:

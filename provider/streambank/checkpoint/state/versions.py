@@ -15,12 +15,13 @@ from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import StoreFiles, VersionKey
 from streambank.checkpoint.state.changelog import LineageItem, UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import SnapshotFile, ZipMetadata
-from streambank.checkpoint.text import half_written
+from streambank.checkpoint.text import empty_file, half_written
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.storage import FileInfo
 
 MAX_SAFE_CHANGES = 500
 """How many changes Spark replays at most to repair a snapshot (autoSnapshotRepair.maxChangeFileReplay)."""
+_DAMAGED = "The file is damaged."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,6 @@ class _Base:
     changes: int
 
 
-@dataclass(slots=True)
-class _Walk:
-    lowest: VersionKey
-    bases: list[_Base] = field(default_factory=list)
-    changes: list[ChainFile] = field(default_factory=list)
-    problems: list[StreambankError] = field(default_factory=list)
-
-
 def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, readers: ChainReaders) -> Chain:
     """The files that make a version of a store.
 
@@ -96,15 +89,15 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
         NotFoundError: `missing-state-file`, naming it.
         FormatError: A file that is needed is damaged or of an unknown version.
     """
-    walk = _Walk(lowest=key)
+    walk = _Walk(store, rocksdb, readers, key)
     try:
-        _go_down(walk, store, rocksdb, key, safe, readers)
+        walk.go_down(key, 2 if safe else 1)
     except FormatError as error:
         if not walk.bases:
             raise
         walk.problems.append(error)
     if not walk.bases:
-        raise _nothing_to_stand_on(walk, store, rocksdb)
+        raise walk.nothing_to_stand_on()
     first, last = walk.bases[0], walk.bases[-1]
     files = walk.changes[: last.changes] + [file for base in walk.bases for file in base.files]
     return Chain(
@@ -117,25 +110,83 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
     )
 
 
-def _go_down(
-    walk: _Walk, store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, readers: ChainReaders
-) -> None:
-    snapshots = store.of(Kind.ZIP if rocksdb else Kind.SNAPSHOT)
-    changes = store.of(Kind.CHANGELOG if rocksdb else Kind.DELTA)
-    for step in _versions(key, changes, readers):
-        walk.lowest = step
-        snapshot = snapshots.get(step)
-        if snapshot is not None:
-            _try_base(walk, store, snapshot, step, rocksdb, readers)
-            if len(walk.bases) == (2 if safe else 1):
+@dataclass(slots=True)
+class _Walk:
+    """The way down from a version: what was found on it."""
+
+    store: StoreFiles
+    rocksdb: bool
+    readers: ChainReaders
+    lowest: VersionKey
+    bases: list[_Base] = field(default_factory=list)
+    changes: list[ChainFile] = field(default_factory=list)
+    problems: list[StreambankError] = field(default_factory=list)
+
+    def go_down(self, key: VersionKey, most_bases: int) -> None:
+        snapshots = self.store.of(Kind.ZIP if self.rocksdb else Kind.SNAPSHOT)
+        changes = self.store.of(Kind.CHANGELOG if self.rocksdb else Kind.DELTA)
+        for step in _versions(key, changes, self.readers):
+            self.lowest = step
+            snapshot = snapshots.get(step)
+            if snapshot is not None:
+                self._try_base(snapshot, step)
+                if len(self.bases) == most_bases:
+                    return
+            change = changes.get(step)
+            if change is None or (self.bases and len(self.changes) > MAX_SAFE_CHANGES):
                 return
-        change = changes.get(step)
-        if change is None or (walk.bases and len(walk.changes) > MAX_SAFE_CHANGES):
-            return
-        _refuse_empty(change, readers)
-        walk.changes.append(ChainFile(change, "state-changelog", step[0]))
-    if walk.lowest[0] == 1:
-        walk.bases.append(_Base(None, [], None, len(walk.changes)))
+            self._refuse_empty(change)
+            self.changes.append(ChainFile(change, "state-changelog", step[0]))
+        if self.lowest[0] == 1:
+            self.bases.append(_Base(None, [], None, len(self.changes)))
+
+    def _try_base(self, path: str, key: VersionKey) -> None:
+        try:
+            self._refuse_empty(path)
+            files = [ChainFile(path, "state-snapshot", key[0])]
+            rows = None
+            if self.rocksdb:
+                metadata = self.readers.zip_metadata(path)
+                rows = metadata.keys
+                for folder, named, there in (
+                    ("SSTs", metadata.ssts, self.store.ssts),
+                    ("logs", metadata.wals, self.store.wals),
+                ):
+                    for file in named:
+                        found = self._named_file(folder, file, there, path)
+                        files.append(ChainFile(found, "state-sst", key[0]))
+            self.bases.append(_Base(key, files, rows, len(self.changes)))
+        except (FormatError, NotFoundError) as error:
+            if error.code not in ("half-written", "missing-state-file"):
+                raise
+            self.problems.append(error)
+
+    def _named_file(self, folder: str, file: SnapshotFile, there: Mapping[str, str], snapshot: str) -> str:
+        path, found = f"{self.store.folder}/{folder}/{file.name}", there.get(file.name)
+        if found is None:
+            raise missing_state(f"{path} is missing, and {snapshot} needs it.")
+        size_bytes = self.readers.listing[found].size_bytes
+        if size_bytes != file.size_bytes:
+            raise half_written(
+                f"{path} has {size_bytes} bytes, and {snapshot} says {file.size_bytes}.", _DAMAGED
+            )
+        return found
+
+    def _refuse_empty(self, path: str) -> None:
+        if self.readers.listing[path].size_bytes == 0:
+            raise empty_file(path)
+
+    def nothing_to_stand_on(self) -> StreambankError:
+        if self.problems:
+            return self.problems[0]
+        store, (version, unique_id) = self.store, self.lowest
+        stem = str(version) if unique_id is None else f"{version}_{unique_id}"
+        snapshot, change = (Kind.ZIP, Kind.CHANGELOG) if self.rocksdb else (Kind.SNAPSHOT, Kind.DELTA)
+        return missing_state(
+            f"{store.folder}/{stem}.{change.value} is missing, and so is {stem}.{snapshot.value}. "
+            f"{store.folder} has {_versions_there(store.of(snapshot), snapshot)}, and "
+            f"{_versions_there(store.of(change), change)}."
+        )
 
 
 def _versions(
@@ -158,7 +209,7 @@ def _versions(
             if item.version != key[0] - 1:
                 raise half_written(
                     f"{changelog} names version {item.version} before version {key[0]} in its lineage.",
-                    "The file is damaged.",
+                    _DAMAGED,
                 )
             key = (item.version, item.unique_id)
             yield key
@@ -181,78 +232,19 @@ def _committed_versions(
         yield number, unique_id
 
 
-def _try_base(
-    walk: _Walk, store: StoreFiles, path: str, key: VersionKey, rocksdb: bool, readers: ChainReaders
-) -> None:
-    try:
-        _refuse_empty(path, readers)
-        files = [ChainFile(path, "state-snapshot", key[0])]
-        rows = None
-        if rocksdb:
-            metadata = readers.zip_metadata(path)
-            rows = metadata.keys
-            for folder, named, there in (
-                ("SSTs", metadata.ssts, store.ssts),
-                ("logs", metadata.wals, store.wals),
-            ):
-                for file in named:
-                    found = _named_file(f"{store.folder}/{folder}/{file.name}", file, there, path, readers)
-                    files.append(ChainFile(found, "state-sst", key[0]))
-        walk.bases.append(_Base(key, files, rows, len(walk.changes)))
-    except (FormatError, NotFoundError) as error:
-        if error.code not in ("half-written", "missing-state-file"):
-            raise
-        walk.problems.append(error)
-
-
-def _named_file(
-    path: str, file: SnapshotFile, there: Mapping[str, str], snapshot: str, readers: ChainReaders
-) -> str:
-    found = there.get(file.name)
-    if found is None:
-        raise NotFoundError(
-            f"{path} is missing, and {snapshot} needs it.", code="missing-state-file", hint=MISSING_HINT
-        )
-    size_bytes = readers.listing[found].size_bytes
-    if size_bytes != file.size_bytes:
-        raise half_written(
-            f"{path} has {size_bytes} bytes, and {snapshot} says {file.size_bytes}.", "The file is damaged."
-        )
-    return found
-
-
-def _refuse_empty(path: str, readers: ChainReaders) -> None:
-    if readers.listing[path].size_bytes == 0:
-        raise half_written(
-            f"{path} is empty.",
-            "Spark never leaves an empty file: a disk was full, or the machine went down.",
-        )
-
-
 _MOST_RUNS = 5
 """So many ranges of versions are named, the newest."""
-MISSING_HINT = (
+_MISSING_HINT = (
     "Take a newer batch, or restore the checkpoint from a savepoint if Spark cannot read it either."
 )
 
 
-def _nothing_to_stand_on(walk: _Walk, store: StoreFiles, rocksdb: bool) -> StreambankError:
-    if walk.problems:
-        return walk.problems[0]
-    version, unique_id = walk.lowest
-    stem = str(version) if unique_id is None else f"{version}_{unique_id}"
-    snapshot, change = ("zip", "changelog") if rocksdb else ("snapshot", "delta")
-    snapshots, changes = (Kind.ZIP, Kind.CHANGELOG) if rocksdb else (Kind.SNAPSHOT, Kind.DELTA)
-    return NotFoundError(
-        f"{store.folder}/{stem}.{change} is missing, and so is {stem}.{snapshot}. "
-        f"{store.folder} has {_versions_there(store.of(snapshots), snapshot)}, and "
-        f"{_versions_there(store.of(changes), change)}.",
-        code="missing-state-file",
-        hint=MISSING_HINT,
-    )
+def missing_state(message: str, effect: str = "") -> NotFoundError:
+    """That state is gone which a batch needs (code `missing-state-file`)."""
+    return NotFoundError(message, code="missing-state-file", hint=effect + _MISSING_HINT)
 
 
-def _versions_there(files: Mapping[VersionKey, str], suffix: str) -> str:
+def _versions_there(files: Mapping[VersionKey, str], kind: Kind) -> str:
     """Of which versions there are files of a kind: `.zip files of versions 1 to 4, 8`."""
     runs: list[list[int]] = []
     for version in sorted({version for version, _ in files}):
@@ -261,7 +253,7 @@ def _versions_there(files: Mapping[VersionKey, str], suffix: str) -> str:
         else:
             runs.append([version])
     if not runs:
-        return f"no .{suffix} file"
+        return f"no .{kind.value} file"
     more = f" and {len(runs) - _MOST_RUNS} more ranges" if len(runs) > _MOST_RUNS else ""
     shown = ", ".join(" to ".join(map(str, run)) for run in runs[-_MOST_RUNS:])
-    return f".{suffix} files of versions {shown}{more}"
+    return f".{kind.value} files of versions {shown}{more}"
