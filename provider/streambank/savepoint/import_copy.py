@@ -8,7 +8,6 @@ not be used is part of the answer. Its time is that of the batch, not that of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +25,7 @@ from streambank.core.errors import (
     IntegrityError,
     NotFoundError,
 )
+from streambank.core.shape import encode
 from streambank.core.units import from_epoch_ms, say_count, utc_now
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -76,14 +76,8 @@ class Imported:
     passed_over: tuple[SkippedBatch, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            **self.taken.to_dict(),
-            "source": self.source,
-            "batch_at": self.batch_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "passed_over": [
-                {"batch": one.batch, "code": one.code, "why": one.why} for one in self.passed_over
-            ],
-        }
+        found = encode(self)
+        return {**found.pop("taken"), **found}
 
 
 def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
@@ -131,10 +125,9 @@ def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
 def _import(request: TakeRequest, planner: ClosurePlanner, batch: int, pace: Pace) -> Imported:
     store = request.checkpoint
     closure = planner.plan(batch, request.closure)
-    for path, why in _cut_off(store, planner, [file.path for file in closure.files]):
-        raise IntegrityError(
-            f"{path} {why}.", code="copy-damaged", hint="Copy it again, or import an older batch."
-        )
+    for file in closure.files:
+        if classify(file.path).kind in _STREAMS and (why := cut_off(file.path, file.size_bytes, store.read)):
+            raise _damaged(f"{file.path} {why}.")
     key = f"offsets/{batch}"
     planned_ms = parse_offsets(store.read(key), key).timestamp_ms
     moment = (from_epoch_ms(planned_ms) if planned_ms > 0 else None) or utc_now()
@@ -150,22 +143,14 @@ def _import(request: TakeRequest, planner: ClosurePlanner, batch: int, pace: Pac
     return Imported(take(asked, pace=pace), store.uri, moment, ())
 
 
-def _cut_off(store: Store, planner: ClosurePlanner, paths: list[str]) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        if classify(path).kind in _STREAMS:
-            why = cut_off(path, planner.index.listing[path].size_bytes, store.read)
-            if why is not None:
-                yield path, why
-
-
 def _check(repository: Repository, manifest: Manifest) -> None:
     """Every byte is stored: now Spark's checksums must agree, before the savepoint counts."""
     for finding in checksum_findings(repository, {entry.path: entry for entry in manifest.files}):
-        raise IntegrityError(
-            f"{finding.file}: {finding.cause}",
-            code="copy-damaged",
-            hint="Copy it again, or import an older batch.",
-        )
+        raise _damaged(f"{finding.file}: {finding.cause}")
+
+
+def _damaged(what: str) -> IntegrityError:
+    return IntegrityError(what, code="copy-damaged", hint="Copy it again, or import an older batch.")
 
 
 def check_copy(store: Store, query_id: object, *, live: str | None) -> None:

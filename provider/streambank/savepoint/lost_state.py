@@ -48,17 +48,21 @@ def check_state_is_there(closure: Closure, before: Manifest | None, reported: Re
     """
     there = len(closure.operators)
     if reported is not None and reported.query_id == closure.query_id and there < reported.operators:
-        raise NotFoundError(
+        raise _deleted(
             f"The checkpoint has state of {there} stateful operators at batch {closure.batch}, but the "
-            f"query's driver reported {reported.operators} with batch {reported.batch}: state was deleted.",
-            code="missing-state-file",
-            hint="A query cannot go on without its state. Stop the job, and restore its newest savepoint.",
+            f"query's driver reported {reported.operators} with batch {reported.batch}: state was deleted."
         )
     lost = lost_operators(closure, before) if before is not None else ()
     if before is not None and lost:
-        raise NotFoundError(
+        raise _deleted(
             f"The checkpoint has no state/{lost[0]} at batch {closure.batch}, but savepoint "
-            f"{before.savepoint} of the same query has: the state was deleted.",
-            code="missing-state-file",
-            hint="A query cannot go on without its state. Stop the job, and restore its newest savepoint.",
+            f"{before.savepoint} of the same query has: the state was deleted."
         )
+
+
+def _deleted(message: str) -> NotFoundError:
+    return NotFoundError(
+        message,
+        code="missing-state-file",
+        hint="A query cannot go on without its state. Stop the job, and restore its newest savepoint.",
+    )

@@ -36,10 +36,11 @@ from streambank.core.python310 import add_note
 from streambank.core.shape import JsonObject
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
+from streambank.savepoint.view import incomplete
 from streambank.storage.local.modes import Openness, make_directory, openness
 from streambank.storage.store import FileInfo, Store
-from streambank.work.executor import DEFAULT_PACE, Executor, Pace
-from streambank.work.pace import Meter, Progress, RateLimit
+from streambank.work.executor import DEFAULT_PACE, Pace
+from streambank.work.pace import Meter
 from streambank.work.place import Placed, PlaceTask, Placing, place_tasks
 from streambank.work.target import METADATA, NOTE, Fence, IsLive, Owner, check_target, read_note
 
@@ -98,8 +99,7 @@ def materialize(
         ConflictError: `restore-in-progress`: somebody else lays out there, or may do so.
         IntegrityError: The savepoint is damaged.
     """
-    work = _Materialize(repository, manifest, target, link, fork, pace.who, pace.rate)
-    return work.run(owner, before_commit, pace.progress)
+    return _Materialize(repository, manifest, target, link, fork, pace).run(owner, before_commit)
 
 
 class _Materialize:
@@ -110,8 +110,7 @@ class _Materialize:
         target: Store,
         link: bool,
         fork: bool,
-        executor: Executor,
-        rate: RateLimit,
+        pace: Pace,
     ) -> None:
         self.repository = repository
         self.manifest = manifest
@@ -119,8 +118,7 @@ class _Materialize:
         self.link = link
         self.fork = fork
         self.query_id = manifest.query_id
-        self.executor = executor
-        self.rate = rate
+        self.pace = pace
         self.token = str(uuid.uuid4())
         self.fence = Fence(target, self.token)
         self.note = b""
@@ -133,9 +131,7 @@ class _Materialize:
             if not (entry.path.endswith(".crc") and needs_rewrite(entry.path.removesuffix(".crc")))
         }
 
-    def run(
-        self, owner: Owner, before_commit: Callable[[], None] | None, progress: Progress | None
-    ) -> MaterializeReport:
+    def run(self, owner: Owner, before_commit: Callable[[], None] | None) -> MaterializeReport:
         if METADATA not in self.entries:
             raise IntegrityError(
                 f"Savepoint {self.manifest.savepoint} has no file {METADATA}.",
@@ -147,7 +143,7 @@ class _Materialize:
         self._claim(owner, leftovers)
         committing = False
         try:
-            self._place_all(progress)
+            self._place_all()
             self.fence.look()  # what is missing or too much there may be another's doing
             self._check(metadata)
             self.fence.look()
@@ -212,9 +208,10 @@ class _Materialize:
         dead.look()
         self.target.delete(METADATA)
 
-    def _place_all(self, progress: Progress | None) -> None:
+    def _place_all(self) -> None:
         entries = [entry for entry in self.entries.values() if entry.path != METADATA]
-        meter = Meter(progress, "write", len(entries), sum(entry.size_bytes for entry in entries))
+        size_bytes = sum(entry.size_bytes for entry in entries)
+        meter = Meter(self.pace.progress, "write", len(entries), size_bytes)
 
         def wrote(entry: FileEntry) -> None:
             meter.add(1, entry.size_bytes)
@@ -234,11 +231,11 @@ class _Materialize:
                 self.target.uri,
                 self.token,
                 link=self.link,
-                rate=self.rate,
+                rate=self.pace.rate,
                 wrote=wrote,
                 check=self.fence.check,
             )
-            self.executor.run(work, place_tasks(self.repository, entries), done)
+            self.pace.who.run(work, place_tasks(self.repository, entries), done)
 
     def _check(self, metadata: bytes) -> None:
         """Everything is there with its size, and is a checkpoint that can go on after the batch."""
@@ -267,12 +264,7 @@ class _Materialize:
         try:
             plan_closure(there, read, batch=self.manifest.batch, kind="minimal")
         except (NotFoundError, FormatError) as error:
-            raise IntegrityError(
-                f"What savepoint {self.manifest.savepoint} holds is not a complete checkpoint of batch "
-                f"{self.manifest.batch}: {error.message}",
-                code="savepoint-incomplete",
-                hint="Use another savepoint, and report this one.",
-            ) from error
+            raise incomplete(self.manifest, error) from error
 
     def _undo(self, error: BaseException, metadata: bytes | None) -> None:
         """Remove what was written, the note last, so that a query can start here at no moment.

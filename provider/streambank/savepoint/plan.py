@@ -147,12 +147,17 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
     arrived.parent, arrived.before = manifest.savepoint, manifest
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):
-        saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
-        origins += [(number, FileEntry.from_dict(fields)) for fields in saved.get("files", ())]
+        origins += [(number, entry) for entry in _saved_files(manifest, sink)]
     for origin, entry in origins:
         if entry.digest in whole:
             arrived.entries[origin, entry.path, entry.identity] = entry
     return arrived
+
+
+def _saved_files(manifest: Manifest, sink: SinkCapture) -> list[FileEntry]:
+    """The files of a sink that a savepoint has."""
+    saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
+    return [FileEntry.from_dict(fields) for fields in saved.get("files", ())]
 
 
 def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
@@ -286,9 +291,7 @@ def _files(
     """The files that lie in lacking objects, and where each was."""
     yield from ((CHECKPOINT, checkpoint, entry) for entry in manifest.files if entry.digest in lacking)
     for number, sink in enumerate(sinks):
-        saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
-        entries = [FileEntry.from_dict(fields) for fields in saved.get("files", ())]
-        if wanted := [entry for entry in entries if entry.digest in lacking]:
+        if wanted := [entry for entry in _saved_files(manifest, sink) if entry.digest in lacking]:
             try:
                 store = sink.capture(manifest.batch).store
             except NotFoundError:

@@ -182,23 +182,12 @@ def _judge(
         hashed = {entry.path: entry for entry in manifest.files if entry.digest in whole}
         findings += checksum_findings(repository, hashed)
     findings += repository_findings(repository, job, savepoint)
-    at = utc_now()
-    report = VerifyReport(
-        savepoint=savepoint,
-        job=job,
-        batch=manifest.batch if manifest else None,
-        level="sampled",
-        ok=all(finding.severity == "info" for finding in findings),
-        restorable=not any(finding.severity == "error" for finding in findings),
-        findings=tuple(sorted(findings, key=lambda finding: finding.file)),
-        files=sum(1 for _ in manifest.all_files()) if manifest else 0,
-        bytes=sum(objects[digest] for digest in objects.keys() & chosen.keys()),
-        seconds=time.monotonic() - started,
-        at=at,
-    )
+    findings.sort(key=lambda finding: finding.file)
+    size_bytes = sum(objects[digest] for digest in objects.keys() & chosen.keys())
+    report = VerifyReport.of(job, savepoint, manifest, "sampled", findings, size_bytes, started)
     coverage = repository.coverage(job, savepoint)
     if manifest is not None and objects.keys() <= found.keys():  # else it was healed only just now
-        coverage = coverage.after(window, at, report.restorable)
+        coverage = coverage.after(window, report.at, report.restorable)
     try:
         leave_record(repository, report, coverage, by)
     except NotFoundError:

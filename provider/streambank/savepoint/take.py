@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -62,7 +62,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
-from streambank.savepoint.warnings import first_said, left_out, missing_output, no_sink, not_asked
+from streambank.savepoint.warnings import first_said, lacks, other_note
 from streambank.storage import service_name
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
@@ -93,11 +93,8 @@ class TakeRequest:
             another try of the same task from a person who asks once more: a try that finds its name given by
             the try before ends with that savepoint, and a later round takes the name along.
         new_query: The query id may be another one than that of the job's savepoints.
-        max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
-        spark_version: Spark that writes the checkpoint, where it is known.
-        application: Fingerprint of the application, where it is known.
-        conf: Fingerprint of its configuration, where it is known.
+        application, conf: Fingerprints, where they are known.
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
@@ -155,28 +152,18 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     check_choice(request.closure, "closure", CLOSURE_KINDS)
     if request.name:
         check_savepoint_name(request.name)
-    known = request if request.derived_from is None else request.derived_from
-    mode = openness(request.checkpoint.uri)
-    details = {
-        "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
-        | ({} if mode is None else {"mode": str(mode)}),
-        "note": request.note,
-        "name": request.name,
-        **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
-    }
-    own = _own_holder(request)
-    again = own is not None and own[1] == request.taken_by[ASKER]
-    one = _Take(request, details, pace, own[0] if own is not None else None)
+    own, asked_by = _own_holder(request) or (None, None)
+    work = _Take(request, pace, own)
     try:
-        result = one.take_again() if again else None
+        result = work.take_again() if own is not None and asked_by == request.taken_by[ASKER] else None
         if result is None:
-            result = one.run(request.batch, request.closure, request.max_replans, request.new_query)
+            result = work.run()
     except (FormatError, NotFoundError) as error:
         if request.batch is None:
             raise CheckpointReader(request.checkpoint).explained(error) from error
         raise
     if request.name:
-        _give_name(request, result.savepoint, own[0] if own is not None else None)
+        _give_name(request, result.savepoint, own)
     if request.pin:
         request.repository.pin(request.job, result.savepoint)
     return replace(result, name=request.name)
@@ -223,35 +210,24 @@ def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:
 class _Take:
     """One take: what it was asked, and what has arrived so far."""
 
-    def __init__(self, request: TakeRequest, details: Mapping[str, Any], pace: Pace, own: str | None) -> None:
+    def __init__(self, request: TakeRequest, pace: Pace, own: str | None) -> None:
+        self.request = request
+        self.pace = pace
         self.own = own
-        self.checkpoint = request.checkpoint
-        self.repository = request.repository
-        self.job = request.job
-        self.name = request.name
+        self.checkpoint, self.repository, self.job = request.checkpoint, request.repository, request.job
         self.sinks = request.sinks
         self.named = () if request.sinks_found else request.sinks
         self.sink_candidates = request.sink_candidates
-        self.sources = request.sources
-        self.details = details
-        self.executor = pace.who
-        self.rate = pace.rate
-        self.lease_epoch = request.lease_epoch
-        self.derived_from = request.derived_from
-        self.before_commit = request.before_commit
-        self.reported = request.reported
-        self.restored_from = request.restored_from
-        self.progress = pace.progress
         self.reader = CheckpointReader(self.checkpoint)
         self.started = time.monotonic()
-        self.copy_of = request.taken_at
         self.taken_at = datetime.now(UTC)
         self.arrived: Arrived | None = None
         self.distrust = distrusted(self.repository.store, self.job)
         self.new_files = 0
         self.budget = Budget(0, None)
 
-    def run(self, batch: int | None, closure: ClosureKind, max_replans: int, new_query: bool) -> TakeResult:
+    def run(self) -> TakeResult:
+        batch, max_replans = self.request.batch, self.request.max_replans
         last: StreambankError | None = None
         attempt_s = 0.0
         self.repository.check_lock()
@@ -262,7 +238,7 @@ class _Take:
             for replans in range(max_replans + 1):
                 began = time.monotonic()
                 try:
-                    return self._attempt(writer, batch, closure, new_query, replans)
+                    return self._attempt(writer, replans)
                 except ConflictError as error:
                     if error.code not in _PLAN_AGAIN:
                         raise
@@ -303,26 +279,19 @@ class _Take:
             return self._already_there(self.own, writer, 0)
 
     def _check_name(self, savepoint: str) -> None:
-        if not self.name:
-            return
-        if self.own is None or holder_of(self.repository.store, self.job, self.name) != self.own:
-            check_name_free(self.repository.store, self.job, self.name, savepoint)
+        name, store = self.request.name, self.repository.store
+        if name and (self.own is None or holder_of(store, self.job, name) != self.own):
+            check_name_free(store, self.job, name, savepoint)
 
-    def _attempt(
-        self,
-        writer: ObjectWriter,
-        batch: int | None,
-        closure_kind: ClosureKind,
-        new_query: bool,
-        replans: int,
-    ) -> TakeResult:
-        epoch = self.lease_epoch() if self.lease_epoch else None
+    def _attempt(self, writer: ObjectWriter, replans: int) -> TakeResult:
+        request, lease_epoch = self.request, self.request.lease_epoch
+        epoch = lease_epoch() if lease_epoch else None
         # What readers may have read is judged by it: that is neither an earlier batch nor a later one.
-        self.taken_at = self.copy_of or datetime.now(UTC)
+        self.taken_at = request.taken_at or datetime.now(UTC)
         listing = self.reader.listing()
         self.budget = Budget.of(listing)
-        closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
-        self._check_query(closure.query_id, new_query)
+        closure = plan_closure(listing, self.checkpoint.read, request.batch, request.closure)
+        self._check_query(closure.query_id)
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
         self._check_name(savepoint)
         is_of = partial(check_is_of, checkpoint=self.checkpoint, listing=listing, closure=closure)
@@ -331,35 +300,30 @@ class _Take:
         captured = self._capture(closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
-        check_state_is_there(closure, self.arrived.before, self.reported)
+        check_state_is_there(closure, self.arrived.before, request.reported)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
         self._copy(plan, writer, self.arrived)
         # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.
         plan = replace(plan, captured=capture_rest(self.sinks, captured, closure.batch))
-        sources = [described(source, self.sources, self.derived_from) for source in closure.sources]
+        sources = [described(source, request.sources, request.derived_from) for source in closure.sources]
         self._check_unmoved(plan)
-        if self.lease_epoch and self.lease_epoch() != epoch:
-            raise ConflictError(
-                f"Another driver took over job {self.job} while the savepoint was taken.",
-                code="checkpoint-moved",
-                hint="Take again.",
-            )
+        if lease_epoch and lease_epoch() != epoch:
+            raise _moved_on(f"Another driver took over job {self.job} while the savepoint was taken.")
         # However long this takes, no file that is written again meanwhile means another plan.
         plan = replace(plan, captured=tuple(sink.complete() for sink in plan.captured))
         writer.flush()
         manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:
             check_objects(self.repository, manifest)
-        if self.before_commit is not None:
-            self.before_commit(manifest)
-        if not self.repository.commit(manifest, counted(self.progress, LOCK)):
+        if request.before_commit is not None:
+            request.before_commit(manifest)
+        if not self.repository.commit(manifest, counted(self.pace.progress, LOCK)):
             is_same = partial(check_same, manifest, where="The repository")
             there = self._already_there(savepoint, writer, replans, is_same)
             if there is None:
-                raise ConflictError(
+                raise _moved_on(
                     f"Savepoint {savepoint} of job {self.job} was there, and is gone.",
-                    code="checkpoint-moved",
-                    hint="Somebody let it expire meanwhile: take again.",
+                    "Somebody let it expire meanwhile: take again.",
                 )
             return there
         result = self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
@@ -384,10 +348,10 @@ class _Take:
             self.sinks, self.arrived = kept, None  # what has arrived is known by the numbers of sinks
         return captured
 
-    def _check_query(self, query_id: str, new_query: bool) -> None:
+    def _check_query(self, query_id: str) -> None:
         known: set[str] = set()
         for head in heads(self.repository.store, self.job):
-            if head.query_id == query_id or new_query:
+            if head.query_id == query_id or self.request.new_query:
                 return
             known.add(head.query_id)
         if known:
@@ -403,10 +367,8 @@ class _Take:
             offsets = self.checkpoint.read(f"offsets/{batch}")
             commits = self.checkpoint.read(f"commits/{batch}")
         except NotFoundError as error:
-            raise ConflictError(
-                f"The logs of batch {batch} went away while the savepoint was planned.",
-                code="checkpoint-moved",
-                hint="Take again.",
+            raise _moved_on(
+                f"The logs of batch {batch} went away while the savepoint was planned."
             ) from error
         return savepoint_id(self.job, query_id, batch, offsets, commits)
 
@@ -427,16 +389,16 @@ class _Take:
         except NotFoundError:
             return None
         # A rewrite gives other bytes each time, and what a restore has laid out needs no look.
-        if check is not None and self.derived_from is None and savepoint != self.restored_from:
+        request = self.request
+        if check is not None and request.derived_from is None and savepoint != request.restored_from:
             check(manifest)
         require_sinks(manifest, self.named)
         settle_listed(self.repository.store, self.job)
-        distrust = self.distrust
-        lacking = lacking_objects(self.repository, manifest, distrust=distrust)
+        lacking = lacking_objects(self.repository, manifest, distrust=self.distrust)
         lacking |= self.repository.objects.condemned(manifest.objects(), refresh=True)
         if lacking:
             heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
-            lacking = lacking_objects(self.repository, manifest, distrust=distrust)
+            lacking = lacking_objects(self.repository, manifest, distrust=self.distrust)
         if lacking:
             raise IntegrityError(
                 f"Savepoint {savepoint} of {self.job} is listed, but "
@@ -445,7 +407,7 @@ class _Take:
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )
-        self.repository.lock_savepoint(manifest, counted(self.progress, LOCK))
+        self.repository.lock_savepoint(manifest, counted(self.pace.progress, LOCK))
         return self._result(manifest, replans, already_there=True, new_bytes=writer.new_bytes)
 
     def _unchanged(self, writer: ObjectWriter) -> TakeResult | None:
@@ -465,10 +427,10 @@ class _Take:
         now = self.checkpoint.stat(commit).identity
         same = service_name(there.checkpoint) == service_name(self.checkpoint.uri)
         if not same or now not in [file.identity for file in there.files if file.path == commit]:
-            raise ConflictError(f"{commit} was written again.", code="checkpoint-moved", hint="Take again.")
+            raise _moved_on(f"{commit} was written again.")
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
-        meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
+        meter = Meter(self.pace.progress, "copy", len(plan.copy), plan.copy_bytes)
 
         def done(task: CopyTask, entry: FileEntry) -> None:
             arrived.add(task, entry)
@@ -476,8 +438,8 @@ class _Take:
 
         before = len(arrived.entries)
         try:
-            work = Copying(self.repository, plan.stores, writer, self.rate)
-            self.executor.run(work, plan.copy, done)
+            work = Copying(self.repository, plan.stores, writer, self.pace.rate)
+            self.pace.who.run(work, plan.copy, done)
         finally:
             self.new_files += len(arrived.entries) - before
 
@@ -509,39 +471,44 @@ class _Take:
             }
             for number, captured in enumerate(plan.captured)
         )
-        origin = self.derived_from
-        carried = [] if origin is None else list(origin.sink_files())
-        return Manifest(
+        request, mode = self.request, openness(self.checkpoint.uri)
+        by = {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
+        manifest = Manifest(
             savepoint=savepoint,
             job=self.job,
             query_id=closure.query_id,
             batch=closure.batch,
             taken_at=self.taken_at,
             digest=self.repository.digest_name,
-            checkpoint=self.checkpoint.uri if origin is None else origin.checkpoint,
+            checkpoint=self.checkpoint.uri,
             closure=closure.kind,
             watermark_ms=closure.watermark_ms,
             operators=tuple(operator.to_dict() for operator in closure.operators),
             offset_conf=closure.offset_conf,
             sources=tuple(sources),
-            sinks=sinks if origin is None else origin.sinks,
-            sinks_known=bool(sinks if origin is None else origin.sinks),
-            sink_candidates=self.sink_candidates if origin is None else origin.sink_candidates,
-            derived_from=None if origin is None else origin.savepoint,
+            sinks=sinks,
+            sinks_known=bool(sinks),
+            sink_candidates=self.sink_candidates,
             parent=arrived.parent,
-            bytes=sum(task.size_bytes for task in plan.tasks) + sum(file.size_bytes for file in carried),
-            file_count=len(plan.tasks) + len(carried),
+            bytes=sum(task.size_bytes for task in plan.tasks),
+            file_count=len(plan.tasks),
             stats={
                 "new_bytes": writer.new_bytes,
                 "new_files": self.new_files,
                 "replans": replans,
                 "seconds": round(time.monotonic() - self.started, 3),
             },
-            left_out=tuple(asdict(part) for part in closure.left_out)
-            or (() if origin is None else origin.left_out),
+            left_out=tuple(asdict(part) for part in closure.left_out),
             files=files,
-            **self.details,
+            taken_by=by if mode is None else by | {"mode": str(mode)},
+            note=request.note,
+            name=request.name,
+            spark_version=request.spark_version,
+            application=request.application,
+            conf=request.conf,
         )
+        origin = request.derived_from
+        return manifest if origin is None else _with_what_is_true_of(origin, manifest)
 
     def _result(self, manifest: Manifest, replans: int, *, already_there: bool, new_bytes: int) -> TakeResult:
         return TakeResult(
@@ -555,24 +522,31 @@ class _Take:
             seconds=time.monotonic() - self.started,
             replans=replans,
             already_there=already_there,
-            warnings=(
-                *no_sink(manifest),
-                *not_asked(manifest),
-                *missing_output(manifest),
-                *([lacks] if (lacks := left_out(manifest)) is not None else ()),
-                *(self._other_note(manifest) if already_there else ()),
-            ),
+            warnings=(*lacks(manifest), *other_note(manifest, self.request.note if already_there else "")),
         )
 
-    def _other_note(self, manifest: Manifest) -> Iterator[str]:
-        """What becomes of a note where the savepoint was there with another one, which stays."""
-        note = self.details["note"]
-        if note and note != manifest.note:
-            has = f"has the note {manifest.note!r}, which stays" if manifest.note else "has no note"
-            yield (
-                f"Savepoint {manifest.savepoint} was there already and {has}: the new note is not kept. "
-                "`pin` can add one."
-            )
+
+def _with_what_is_true_of(origin: Manifest, made: Manifest) -> Manifest:
+    """A savepoint that was made from another one, with all of that which is not its state."""
+    carried = list(origin.sink_files())
+    return replace(
+        made,
+        checkpoint=origin.checkpoint,
+        sinks=origin.sinks,
+        sinks_known=bool(origin.sinks),
+        sink_candidates=origin.sink_candidates,
+        derived_from=origin.savepoint,
+        bytes=made.bytes + sum(file.size_bytes for file in carried),
+        file_count=made.file_count + len(carried),
+        left_out=made.left_out or origin.left_out,
+        spark_version=origin.spark_version,
+        application=origin.application,
+        conf=origin.conf,
+    )
+
+
+def _moved_on(message: str, hint: str = "Take again.") -> ConflictError:
+    return ConflictError(message, code="checkpoint-moved", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

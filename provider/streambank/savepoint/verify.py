@@ -32,8 +32,8 @@ from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.warnings import left_out
 from streambank.work.check import check_objects
 from streambank.work.damage import BAD_SECTOR
-from streambank.work.executor import DEFAULT_PACE, Executor, Pace
-from streambank.work.pace import Meter, Progress, RateLimit
+from streambank.work.executor import DEFAULT_PACE, Pace
+from streambank.work.pace import Meter
 
 Depth = Literal["quick", "full", "sampled", "deep"]
 """How deep a report looked; `sampled` is what `sampling` does."""
@@ -74,6 +74,33 @@ class VerifyReport(JsonObject):
     seconds: Annotated[float, MILLIS]
     at: datetime
 
+    @classmethod
+    def of(
+        cls,
+        job: str,
+        savepoint: str,
+        manifest: Manifest | None,
+        level: Depth,
+        findings: Iterable[Finding],
+        size_bytes: int,
+        started: float,
+    ) -> VerifyReport:
+        """What was found up to now, by a look that has begun at `started` (`time.monotonic`)."""
+        found = tuple(findings)
+        return cls(
+            savepoint=savepoint,
+            job=job,
+            batch=manifest.batch if manifest else None,
+            level=level,
+            ok=all(finding.severity == "info" for finding in found),
+            restorable=_restorable(found),
+            findings=found,
+            files=sum(1 for _ in manifest.all_files()) if manifest else 0,
+            bytes=size_bytes,
+            seconds=time.monotonic() - started,
+            at=datetime.now(UTC),
+        )
+
 
 def verify(
     repository: Repository,
@@ -103,21 +130,20 @@ def verify(
     depth: Depth = level
     findings: list[Finding] = []
     manifest: Manifest | None = None
-    files = size_bytes = 0
+    size_bytes = 0
     try:
         manifest = repository.load(job, savepoint)
     except (IntegrityError, FormatError) as error:
         findings.append(manifest_finding(job, savepoint, error))
     if manifest is not None:
-        files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, pace.who, pace.rate)
+        check = _Check(repository, manifest, pace)
         holds = Holds(repository, "verify", by)
         holding: AbstractContextManager[object] = nullcontext()
         if record and level == "full":
             holding = holds.held(job, savepoint)
         with holding:
-            findings += check.quick() if level == "quick" else check.full(pace.progress)
+            findings += check.quick() if level == "quick" else check.full()
             if deeper is not None and level == "full" and _restorable(findings):
                 deep = list(deeper(job, savepoint))
                 findings += deep
@@ -126,19 +152,7 @@ def verify(
         findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
         findings += left_out_findings(manifest)
     findings += repository_findings(repository, job, savepoint)
-    report = VerifyReport(
-        savepoint=savepoint,
-        job=job,
-        batch=manifest.batch if manifest else None,
-        level=depth,
-        ok=all(finding.severity == "info" for finding in findings),
-        restorable=_restorable(findings),
-        findings=tuple(findings),
-        files=files,
-        bytes=size_bytes,
-        seconds=time.monotonic() - started,
-        at=datetime.now(UTC),
-    )
+    report = VerifyReport.of(job, savepoint, manifest, depth, findings, size_bytes, started)
     if record:
         if level == "full" and manifest is not None:
             # What Spark cannot read stands as damage until all is looked at again, as wrong bytes do.
@@ -184,12 +198,9 @@ def leave_record(
 class _Check:
     """The check of one savepoint whose manifest is whole."""
 
-    def __init__(
-        self, repository: Repository, manifest: Manifest, executor: Executor, rate: RateLimit
-    ) -> None:
+    def __init__(self, repository: Repository, manifest: Manifest, pace: Pace) -> None:
         self.repository = repository
-        self.executor = executor
-        self.rate = rate
+        self.pace = pace
         self.manifest = manifest
         self.objects = manifest.objects()
         self.entries: dict[str, list[FileEntry]] = {}
@@ -220,13 +231,13 @@ class _Check:
             "Restore without --link if the savepoint must be independent, or keep a replica.",
         )
 
-    def full(self, progress: Progress | None) -> Iterator[Finding]:
+    def full(self) -> Iterator[Finding]:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
-        meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
         objects = {digest: self.objects[digest] for digest in rest}
+        meter = Meter(self.pace.progress, "check", len(objects), sum(objects.values()))
         wrong = check_objects(
-            self.repository, objects, self.executor, meter=meter, rate=self.rate, also=BAD_SECTOR
+            self.repository, objects, self.pace.who, meter=meter, rate=self.pace.rate, also=BAD_SECTOR
         )
         for digest in rest:
             if digest in wrong:
@@ -234,14 +245,8 @@ class _Check:
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         yield from checksum_findings(self.repository, whole)
         for path, error in unknown_versions(self.repository, whole.values()):
-            yield Finding(
-                error.code,
-                "error",
-                path,
-                error.message,
-                "Spark refuses the file.",
-                error.hint or _USE_ANOTHER,
-            )
+            hint = error.hint or _USE_ANOTHER
+            yield Finding(error.code, "error", path, error.message, "Spark refuses the file.", hint)
 
     def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)

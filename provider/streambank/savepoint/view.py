@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from streambank.checkpoint.closure import Closure, plan_closure
 from streambank.core.choices import ClosureKind
-from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.core.errors import IntegrityError, NotFoundError, StreambankError
 from streambank.repository.manifest import Manifest
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
@@ -71,14 +71,17 @@ class SavedFiles:
                 `savepoint-incomplete`).
             FormatError: As `checkpoint.closure.plan_closure`.
         """
-        batch = self._manifest.batch
         try:
-            return plan_closure(self.listing(), self.read, batch, kind)
+            return plan_closure(self.listing(), self.read, self._manifest.batch, kind)
         except NotFoundError as error:
-            raise IntegrityError(
-                f"What savepoint {self._manifest.savepoint} holds is not a complete checkpoint of batch "
-                f"{batch}: "
-                f"{error.message}",
-                code="savepoint-incomplete",
-                hint="Use another savepoint, and report this one.",
-            ) from error
+            raise incomplete(self._manifest, error) from error
+
+
+def incomplete(manifest: Manifest, error: StreambankError) -> IntegrityError:
+    """That the files of a savepoint are not those that its batch needs (code `savepoint-incomplete`)."""
+    return IntegrityError(
+        f"What savepoint {manifest.savepoint} holds is not a complete checkpoint of batch {manifest.batch}: "
+        f"{error.message}",
+        code="savepoint-incomplete",
+        hint="Use another savepoint, and report this one.",
+    )

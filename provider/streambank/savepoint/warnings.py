@@ -39,7 +39,26 @@ def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield str(source.get("source")), what
 
 
-def missing_output(manifest: Manifest) -> Iterator[str]:
+def lacks(manifest: Manifest) -> Iterator[str]:
+    """Everything that a savepoint does not hold, and a restore will miss."""
+    yield from _no_sink(manifest)
+    yield from not_asked(manifest)
+    yield from _missing_output(manifest)
+    if (files := left_out(manifest)) is not None:
+        yield files
+
+
+def other_note(manifest: Manifest, note: str) -> Iterator[str]:
+    """What becomes of a note where the savepoint was there with another one, which stays."""
+    if note and note != manifest.note:
+        has = f"has the note {manifest.note!r}, which stays" if manifest.note else "has no note"
+        yield (
+            f"Savepoint {manifest.savepoint} was there already and {has}: the new note is not kept. "
+            "`pin` can add one."
+        )
+
+
+def _missing_output(manifest: Manifest) -> Iterator[str]:
     """Data files of its output that were gone when a savepoint was taken: a restore will be refused."""
     for sink in manifest.sinks:
         found = sink.get(MISSING)
@@ -54,7 +73,7 @@ def missing_output(manifest: Manifest) -> Iterator[str]:
             )
 
 
-def no_sink(manifest: Manifest) -> Iterator[str]:
+def _no_sink(manifest: Manifest) -> Iterator[str]:
     """That a restore cannot protect the output of a query whose sinks are not known, or not all of them."""
     found = ", ".join(manifest.sink_candidates)
     if not manifest.sinks:
