@@ -103,13 +103,11 @@ class ClaimView:
     """A claim as one observer sees it now.
 
     Attributes:
-        epoch: The newest epoch.
         state: `live`, `dead`, `unknown` (not yet judged, or unreadable) or `ended`.
         why: What the state rests on, as half a sentence.
         holder: Who holds or held it; None where the record cannot be read.
         since: When it was claimed, by the holder's clock.
         beat: The last beat: `{"beat": n, "at": ..., "status": {...}}`, empty before the first.
-        end: How it ended, empty while it did not.
         fading: Some of its processes are gone and some are not: a driver whose JVM was killed takes a moment
             to end.
         frozen: Which of its processes live and are stopped (SIGSTOP), as half a sentence; empty for none, and
@@ -443,11 +441,7 @@ def _how_it_ended(end: JsonDict) -> str:
 
 
 def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:
-    """State, why, and whether it is fading, of a holder whose processes can be seen from here.
-
-    Args:
-        let_go: Whether this process has held it, and let go.
-    """
+    """State, why, and whether it is fading, of a holder whose processes can be seen from here."""
     living = [process for process in holder.processes if process.is_living()]
     if let_go and (others := [one for one in living if one.pid != os.getpid()]) != living:
         if not others:

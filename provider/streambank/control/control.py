@@ -62,13 +62,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What is meant to be.
-
-    Attributes:
-        state: `running` or `stopped`.
-        at: When.
-        number: Its record's number.
-    """
+    """What is meant to be."""
 
     state: DesiredState
     by: Mapping[str, str]
@@ -88,8 +82,6 @@ class JobControl:
 
     Args:
         store: The store at `<control>/<job>`.
-        here: This observer's host; tests give another one.
-        clock: This observer's clock; tests give another one.
 
     Attributes:
         check_site: Raises where the job must not be changed at the site of these records, since another one
@@ -205,7 +197,6 @@ class JobControl:
         """Hold the operation lock for a `with` block (operation.py).
 
         Args:
-            name: The operation: `start`, `stop`, `restore`, ...
             wait_s: How long to wait for another operation to end.
             any_site: The operation changes nothing that another site has gone on from, or asks the sites in
                 its own way.

@@ -32,7 +32,6 @@ class CopiedQuery(JsonObject):
 
     Attributes:
         generation: Where its state is, and where it writes.
-        taken_at: When that was taken.
     """
 
     generation: Generation
@@ -81,8 +80,6 @@ def commit_refresh(
     """Let what a refresh has filled be the copy, for all queries at once.
 
     Args:
-        queries: What it holds of each query from now on.
-        details: What else the record says.
         seen: What `last_refresh` said when the operation lock was taken.
 
     Raises:
@@ -100,9 +97,6 @@ def commit_refresh(
 
 def settle_refresh(control: JobControl, *, operation: Operation) -> None:
     """Bring the generations of a copy to what its newest refresh has committed.
-
-    Args:
-        operation: The operation lock, held.
 
     Raises:
         ConflictError: The lock was lost (code `claim-lost`).
@@ -148,10 +142,6 @@ def outputs_unknown(control: JobControl, query: str, generation: Generation) -> 
 
     Each refresh begins other outputs, whose logs reach the batch of its savepoint. A query that went on in
     those of another one would write batches that are there, and Spark would skip them in silence.
-
-    Args:
-        control: The records of the copy, or of any job.
-        generation: What a restore on the copy makes, or has made, or a refresh.
     """
     if generation.new_sinks:
         return None

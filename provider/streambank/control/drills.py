@@ -43,11 +43,7 @@ class Outcome:
 
 
 def record_drill(control: JobControl, report: Mapping[str, Any]) -> int:
-    """Keep the report of a drill.
-
-    Args:
-        report: The report, as JSON.
-    """
+    """Keep the report of a drill."""
     return RecordStream(control.store, "drills").append(report)
 
 
@@ -88,11 +84,7 @@ def round_over(control: JobControl, round_id: str) -> JsonDict | None:
 
 
 def rounds_over(control: JobControl, repository: str) -> Iterator[JsonDict]:
-    """The records of rounds that are over, the newest first.
-
-    Args:
-        repository: Where its savepoints came from.
-    """
+    """The records of rounds that are over, the newest first."""
     for found, reports in groupby(drills_of(control), key=round_id):
         if found is None or next(reports).get("repository") != repository:
             continue
@@ -212,11 +204,7 @@ def failures(failed: Sequence[Mapping[str, Any]], *, most: int | None = None) ->
 
 
 def called(savepoints: Mapping[str, str]) -> str:
-    """The savepoints that a drill is of, for people; empty where there is none.
-
-    Args:
-        savepoints: Of each query, by its name.
-    """
+    """The savepoints that a drill is of, for people; empty where there is none."""
     if len(savepoints) < 2:
         return next(iter(savepoints.values()), "")
     return ", ".join(f"{name} {savepoint}" for name, savepoint in savepoints.items())

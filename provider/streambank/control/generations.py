@@ -32,7 +32,6 @@ class Generation(JsonObject):
 
     Attributes:
         number: From 1, ascending; numbers may be left out.
-        location: Its URI.
         from_savepoint: The savepoint it was restored from; None for the declared one.
         made_at: When it became the one that counts.
         new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
@@ -298,11 +297,7 @@ class Noted:
 
 
 def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Mapping[str, str]) -> None:
-    """Leave behind which queries are restored as one, before the first of them is; with the lock in hand.
-
-    Args:
-        queries: What each query gets, by its name.
-    """
+    """Leave behind which queries are restored as one, before the first of them is; with the lock in hand."""
     together_records(control).append(
         {
             "at": to_json_time(utc_now()),
@@ -351,9 +346,6 @@ def left_together(control: RecordsOfJob, queries: Collection[str]) -> tuple[str,
 
 def check_together(control: RecordsOfJob, queries: Collection[str]) -> None:
     """Make sure that no restore of all queries of a job has ended with some of them restored.
-
-    Args:
-        queries: The queries that the job declares.
 
     Raises:
         RefusedError: One has (code `restore-unfinished`).

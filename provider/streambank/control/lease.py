@@ -24,13 +24,7 @@ IN_CLUSTER = "in_cluster"
 
 
 class Lease:
-    """The lease of one job, as one observer sees it.
-
-    Args:
-        store: The job's control store (`<control>/<job>`).
-        here: The observer's host; tests give another one.
-        clock: The observer's clock; tests give another one.
-    """
+    """The lease of one job, as one observer sees it."""
 
     def __init__(
         self, store: Store, job: str, *, here: HostId | None = None, clock: Clock | None = None
@@ -60,7 +54,6 @@ class Lease:
         Args:
             processes: The holder lives while any of them does: a driver gives its Python and its JVM process.
             purpose: `run` for a driver, else the operation (`restore`).
-            beat_s: How often the caller will beat.
             ttl_s: How long observers elsewhere must see no beat before they may take over.
             details: More for the record, such as `launch_id` and `by`.
 

@@ -40,13 +40,10 @@ class Marker:
     """What a marker says.
 
     Attributes:
-        job: The job that the checkpoint belongs to.
-        query: Its query, `main` for the only one.
         generation: The number of the generation that counted.
         control: Where the job's records were.
         repository: Where its savepoints were; None where that was not known.
         repository_id: The id of that repository; None where there was none yet.
-        query_id: Spark's id of the query; None where it was not known.
         sink: The kind of its sink, in Spark's word.
         sink_path: The output directory of a file sink, as a URI.
         at: When it was written, ISO-8601.
@@ -195,8 +192,6 @@ def renew_marker(
     (`write_marker`).
 
     Args:
-        query: Its query, `main` for the only one.
-        repository: Where its savepoints are, where that is known.
         facts: What a driver learnt of the query (`JobControl.query_facts`).
         saved: A savepoint was just written there. Else an id that the marker has for the same place stays:
             another repository in its place is a loss, which a driver that starts must not accept.

@@ -25,11 +25,7 @@ LOGGED_EVERY_S = 30.0
 
 
 class WaitLog:
-    """Logs what is waited for: once, and again every `LOGGED_EVERY_S` while it lasts.
-
-    Args:
-        log: The logger of the module that waits.
-    """
+    """Logs what is waited for: once, and again every `LOGGED_EVERY_S` while it lasts."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -105,9 +101,7 @@ class OperationLock:
         """Hold the lock for the `with` block.
 
         Args:
-            name: The operation: `start`, `stop`, `restore`, ...
             wait_s: How long to wait for another operation to end.
-            beat_s: How often to say that we live.
             ttl_s: How long others must see no beat before they may call us dead from another host.
 
         Raises:

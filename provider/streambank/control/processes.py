@@ -198,7 +198,6 @@ def is_same_run(by: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
     Args:
         by: As `who` said it.
-        other: As `who` said it of the other one.
     """
     return bool(by.get("run_id")) and all(by.get(name) == other.get(name) for name in ("dag_id", "run_id"))
 

@@ -39,10 +39,6 @@ class ProgressRecord:
 
     Attributes:
         at: When the runner wrote it down.
-        epoch: The lease's epoch of the driver.
-        query: The query's name, or `main`.
-        run_id: Spark's id of this run of the query.
-        progress: Spark's progress of it.
         hot_keys: The keys with the most rows by then (sla/skew/traffic.py); None where they are not sampled.
     """
 
@@ -64,9 +60,6 @@ class ProgressRecord:
 
     def traffic(self, epoch: int | None) -> dict[str, Any] | None:
         """The measurement of hot keys with its time.
-
-        Args:
-            epoch: The newest epoch of the job's lease.
 
         Returns:
             `at`, `batch`, `current` (false where another operator may have its number by now, see `is_of`),
@@ -95,13 +88,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHead:
-    """What the first record of a file says. A file is written by one driver, so its epoch is that of all.
-
-    Attributes:
-        at: When the file begins.
-        epoch: The lease's epoch of the driver.
-        run_id: Spark's id of the run that it belongs to.
-    """
+    """What the first record of a file says. A file is written by one driver, so its epoch is that of all."""
 
     at: datetime
     epoch: int
@@ -141,11 +128,6 @@ class ProgressWriter:
     """Writes the progress of one query. Batches of a run that were written already are dropped.
 
     Args:
-        store: The job's control store.
-        query: The query's name; None for the only one.
-        epoch: The driver's epoch of the lease.
-        max_bytes: Size of one file.
-        max_files: How many files are kept.
         max_age_s: How long a file is kept after its last record; None for as long as there is room.
     """
 
@@ -297,8 +279,6 @@ def newest_batch_of(store: Store, query: str | None, query_id: str) -> int | Non
     Batches ascend within a file, since one driver writes it; after a restore they begin lower.
 
     Args:
-        store: The job's control store.
-        query: The query's name; None for the only one.
         query_id: Spark's id of the query: one that began again counts from 0.
     """
     newest = [last_of_segment(store, key) for key in progress_keys(store, query)]
@@ -313,8 +293,6 @@ def progress_of_batch(
     """The newest record of one run of a batch, looked for from the end; None where it was not kept.
 
     Args:
-        store: The job's control store.
-        query: The query's name; None for the only one.
         since: Leave out what was written down before: a batch of that number from before a restore.
         until: Leave out what was written down later: after a restore the same number may have run again.
     """

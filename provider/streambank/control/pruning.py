@@ -55,9 +55,6 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
 
     Args:
         retention: What stays; `NEWEST` and `AGE` when left out.
-
-    Returns:
-        How many records and launches were deleted.
     """
     what = retention or Retention(NEWEST, utc_now() - AGE)
     lease = control.lease.claims.records
@@ -129,7 +126,6 @@ def _drop(stream: RecordStream, records: Collection[Record]) -> int:
 
 
 def _prune_launches(control: JobControl, what: Retention) -> int:
-    """Delete what was launched long ago and is named by no record of the lease any more."""
     before_ns = what.before.timestamp() * 1e9
     launches = sorted(control.store.list("launches"), key=lambda info: info.mtime_ns)
     old = [info for info in launches[: -what.newest][: what.at_most] if 0 < info.mtime_ns < before_ns]

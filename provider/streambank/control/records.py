@@ -65,7 +65,6 @@ class Unproven:
     """A record that is to be signed.
 
     Attributes:
-        raw: Its bytes.
         signed: Whether the first key has signed it as it is.
     """
 
@@ -316,7 +315,6 @@ class RecordStream:
         see parts of both.
 
         Args:
-            suffix: Such as `.beat`.
             shorter: What it says where `data` has no room in the place of what was there.
 
         Returns:
@@ -451,7 +449,6 @@ class RecordStream:
 
 
 def _matching(pattern: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
-    """The numbers in names that are all of a kind."""
     return (int(match[1]) for name in names if (match := pattern.fullmatch(name)) is not None)
 
 

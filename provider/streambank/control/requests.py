@@ -31,7 +31,6 @@ class Request:
     """One request.
 
     Attributes:
-        kind: What is asked (`stop`).
         epoch: The epoch of the lease it is addressed to.
         at: When, ISO-8601.
     """
@@ -62,7 +61,6 @@ class Requests:
         """The requests to this epoch that have no answer yet, oldest first.
 
         Args:
-            epoch: The asking driver's own.
             after: Skip numbers up to this one, so that a poll reads only what is new.
         """
         answered = set(self.answers.numbers())

@@ -46,10 +46,6 @@ class RollbackNote:
 
     What an earlier note says counts as long as no generation came of it: it knows which sinks a restore
     rolled back before it ended, and this one finds those where they have to be.
-
-    Attributes:
-        savepoint: The savepoint that they are taken back to.
-        location: Where the restored checkpoint will be.
     """
 
     control: JobControl

@@ -58,7 +58,6 @@ class Signer:
     """Signs and verifies the records of one job; without keys it does neither.
 
     Args:
-        job: The job's name.
         of_place: Whether signatures hold for these records alone.
     """
 
@@ -79,8 +78,6 @@ class Signer:
         """Sign a record with the first key, before it is written or after it.
 
         Args:
-            key: The record's key.
-            data: Its bytes.
             identity: Whose record it is; that of the store when left out, which is made where there is none.
             anywhere: See `check`.
 
@@ -101,8 +98,6 @@ class Signer:
         """Make sure that a record is signed, where there are keys.
 
         Args:
-            key: The record's key.
-            data: Its bytes.
             names: The names in its folder, as they were listed before it was read.
             anywhere: Also where these records are those of another place: a site may reach the other one by
                 another path, and has to read whether that is meant to run. What decides here asks
@@ -155,9 +150,6 @@ class Signer:
 
     def refuse_without_key(self, names: Iterable[str]) -> None:
         """Make sure that signed records are not used without a key.
-
-        Args:
-            names: The names in a folder of records.
 
         Raises:
             RefusedError: They were (code `signing-key-missing`).
@@ -303,7 +295,6 @@ class Signer:
 
 
 def _those_of(key: str, names: Iterable[str]) -> list[str]:
-    """The signatures of one record, among the names of its folder."""
     number = key.rpartition("/")[2].removesuffix(".json")
     found = (SIGNATURE.fullmatch(name) for name in names)
     return [match[2] for match in found if match is not None and match[1] == number]

@@ -70,7 +70,6 @@ class WatchView:
 
     Attributes:
         by: Who it is: for one in Airflow `dag_id`, `run_id`, `task_id`.
-        since: When it began to watch.
         next_s: So many seconds after that its next sign is due.
         doing: What it does meanwhile: `watching`, `pausing` before a start, `starting`.
         desired: The number of the record of what is meant to be that it has seen; None where there was none.
@@ -160,11 +159,7 @@ _LOOKS = 3
 
 
 class Watches:
-    """The watchers of one job.
-
-    Args:
-        store: The job's control store.
-    """
+    """The watchers of one job."""
 
     def __init__(self, store: Store) -> None:
         self.records = RecordStream(store, "watch")
@@ -203,12 +198,7 @@ class Watches:
             ) from error
 
     def begin(self, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S) -> Watcher:
-        """Become the newest watcher; which one, to give signs with.
-
-        Args:
-            desired: The number of the record of what is meant to be.
-            next_s: When the first sign is due.
-        """
+        """Become the newest watcher; which one, to give signs with."""
         identity, data = _begun(by, desired, next_s)
         return Watcher(self.records.append(data), identity)
 
@@ -224,9 +214,6 @@ class Watches:
         """As `begin`, for a watcher where none acts; None where one does, or another one was faster.
 
         Args:
-            watcher: What `begin` gave.
-            desired: The number of the record of what is meant to be.
-            next_s: When the first sign is due.
             gone: The newest watcher, which makes room although its record does not say why: the caller has
                 seen for long that it gives no signs, or it is the caller's own, and another process has it.
         """
@@ -250,10 +237,6 @@ class Watches:
         """Give a sign, if the watcher still is the one that acts.
 
         Args:
-            watcher: What `begin` gave.
-            desired: The number of the record of what is meant to be.
-            next_s: When the next sign is due.
-            doing: What is done until then.
             process: Which process gives it, in which many are given.
 
         Returns:
@@ -312,7 +295,6 @@ class Watches:
             self._write(view.watcher, ".idle", {"at": to_json_time(utc_now()), "why": why})
 
     def _is_recorded(self, watcher: Watcher) -> bool:
-        """Whether the record with a watcher's number is its own."""
         try:
             return _watcher(Record(watcher.number, self.records.read(watcher.number))) == watcher
         except NotFoundError:
@@ -338,7 +320,6 @@ class Watches:
 
 
 def _begun(by: Mapping[str, str], desired: int | None, next_s: float) -> tuple[str, JsonDict]:
-    """An identity, and the record of a watcher with it."""
     now = utc_now()
     identity = f"{int(now.timestamp() * 1000)}-{secrets.token_hex(8)}"
     data = {"id": identity, "at": to_json_time(now), "by": dict(by), "desired": desired}

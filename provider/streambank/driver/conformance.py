@@ -187,8 +187,6 @@ class LauncherConformance:
 
 
 class _Driver:
-    """A driver that was submitted."""
-
     def __init__(self, trial: Trial, control: JobControl, spec: LaunchSpec, handle: Handle) -> None:
         self.trial, self.control, self.spec, self.handle = trial, control, spec, handle
 

@@ -61,8 +61,6 @@ class DamagedQuery:
     """A query whose checkpoint is damaged.
 
     Attributes:
-        job: The job's name.
-        query: The query's name, `main` for the only one.
         checkpoint: URI of its checkpoint.
         savepoint: The newest good savepoint, without its files; None where there is none.
     """
@@ -99,8 +97,6 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
     """Which savepoint to restore, how old it is, and how that is done.
 
     Args:
-        job: The job's name.
-        query: The query's name, `main` for the only one.
         savepoint: The newest good one; None where there is none.
     """
     if savepoint is None:
@@ -128,9 +124,6 @@ def damaged_query(job: Job, query: str, location: str) -> DamagedQuery | None:
 
     Costs one listing of the checkpoint, its logs, the newest savepoint's manifest, and what `find_damage`
     says.
-
-    Args:
-        query: The query's name, `main` for the only one.
 
     Returns:
         None where nothing is, and where the checkpoint cannot be read or is not understood: that is Spark's
@@ -173,7 +166,6 @@ def unloadable(
     """What to say of a driver that died since it could not load its checkpoint; None for another death.
 
     Args:
-        launch_id: The driver's launch.
         checkpoints: Query -> the checkpoint that it worked in.
         lines: The end of the driver's log.
 

@@ -302,11 +302,7 @@ def driver_failure(
     """Why a driver died: what it refused, else what the runner recorded of its query, else what its log says.
 
     Args:
-        launch_id: Its launch; None where that is not known.
         newest: Among so many of the newest events what it recorded is looked for.
-
-    Returns:
-        None where neither says anything.
     """
     found = _failure_of(control, launch_id, lines, newest)
     if found is None:
@@ -347,7 +343,6 @@ def root_cause(text: str, job: str) -> str:
 
     Args:
         text: The error as it was recorded, or as Java or Python show it.
-        job: The name of the job whose error it is.
     """
     return shown(_innermost(text)).replace(JOB, job)
 
@@ -383,9 +378,6 @@ def refusal(control: JobControl, launch_id: str, *, newest: int = NEWEST_EVENTS)
     """The record of what the driver of a launch has refused; None where another driver of it has run.
 
     A cluster may start a second one while the first still holds the lease.
-
-    Args:
-        newest: Among so many of the newest events it is looked for.
     """
     event = control.last_event("driver-refused", launch_id=launch_id, newest=newest)
     if event is None:
@@ -408,9 +400,6 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     """What a log says went wrong last; None for an empty log.
 
     Without an exception in it, that is the last line of level ERROR; else the last line.
-
-    Args:
-        variables: The environment whose secrets are left out; this process's by default.
     """
     deciding = _deciding(lines)
     if deciding is not None:
@@ -431,11 +420,7 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
 
 
 def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
-    """A text without what looks like a secret, and not too long.
-
-    Args:
-        variables: The environment whose secrets are left out; this process's by default.
-    """
+    """A text without what looks like a secret, and not too long."""
     text, note = _apart(redacted(text, variables))
     return f"{text if len(text) <= _LONGEST else f'{text[:_LONGEST]} ...'}{note}"
 
@@ -526,11 +511,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def since_failure(lines: Sequence[str]) -> Sequence[str]:
-    """The lines from the exception on that `failure_in` finds; none where there is no exception.
-
-    Args:
-        lines: The end of a log, with its secrets.
-    """
+    """The lines from the exception on that `failure_in` finds; none where there is no exception."""
     found = _deciding(lines)
     return () if found is None else lines[found[0] :]
 
@@ -559,7 +540,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _errors(block: Sequence[str]) -> list[str]:
-    """The lines of a block that name an error."""
     found, traced = [], False
     for before, line in zip(["", *block], block, strict=False):
         if _ERROR.match(line) or (traced and before.startswith("  ") and _ENDS.match(line)):

@@ -43,7 +43,6 @@ class Installation:
 
     Attributes:
         spark_home: A distribution of Spark, or the `pyspark` package of that interpreter, which is one.
-        entry: `run_query.py`.
         python_path: What must be on PYTHONPATH so that the interpreter finds the engine and the runner.
         ships: Whether that is not enough: the interpreter has no Streambank, and gets ours as a zip.
     """
@@ -88,9 +87,6 @@ class Installation:
 
     def defaults(self, environment: Mapping[str, str]) -> str:
         """What is in this Spark's `spark-defaults.conf`, with a line end; empty where there is none.
-
-        Args:
-            environment: What spark-submit is started with.
 
         Raises:
             InputError: It is there and cannot be read (code `bad-spark-conf`).
@@ -149,7 +145,6 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
 
 
 def _has_submit(home: Path) -> bool:
-    """Whether a folder is a Spark."""
     return home.is_absolute() and (home / "bin" / "spark-submit").is_file()
 
 

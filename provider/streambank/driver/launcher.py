@@ -23,7 +23,6 @@ class Handle:
         log: Its log, where it has one that can be read from here: a path, or a web address.
         submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
             driver on this machine.
-        tracking: A web page about it.
         job: The job whose records name it: its cluster has to say the same of it. None where the cluster
             itself was asked for the drivers of a job.
     """
@@ -56,11 +55,8 @@ class DriverState:
     """Whether a submitted driver still is there.
 
     Attributes:
-        state: `running`, or `ended`.
         exit_code: Its exit code, where this process is the one that learns it; -n for signal n. What a
             cluster says is no exit code: a driver that ended with 0 after a query had failed reads FINISHED.
-        log: Where its log can be read now.
-        tracking: A web page about it.
         why: What a cluster says about it, in its own words.
         submission: What its cluster calls it now, where it has given it another name.
     """

@@ -70,7 +70,6 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     a driver is there.
 
     Args:
-        launcher: Where they run.
         view: The lease, which nobody had when it was looked at.
     """
     found = launcher.find(control)
@@ -156,12 +155,6 @@ def check_launched_here(job: Job, control: JobControl, view: ClaimView | None) -
 def end_drivers(launcher: Launcher, control: JobControl, doomed: Sequence[Handle]) -> bool:
     """End drivers that do not have the lease, and see them gone.
 
-    Args:
-        launcher: Where they run.
-
-    Returns:
-        Whether there were any.
-
     Raises:
         StorageError: One does not end (code `stop-timeout`), or the cluster cannot be asked.
     """
@@ -201,7 +194,6 @@ def look_for_driver(
     the cluster does not take for the driver of the launch counts as not known.
 
     Args:
-        launcher: Where it runs.
         known: What they know of it: `launched_handle`.
         spec: Its launch; None where that is gone.
     """

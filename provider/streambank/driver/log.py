@@ -52,9 +52,6 @@ class RotatedLog:
     def rotate_if_needed(self) -> bool:
         """Rotate where the log has grown too large.
 
-        Returns:
-            Whether it was rotated.
-
         Raises:
             StorageError: The disk refused (code `log-not-rotated`).
         """

@@ -44,7 +44,6 @@ def obstacles(
         closure: The checkpoint after a batch.
         version: The version of that Spark, such as `4.3.0`.
         written_by: The version that wrote the checkpoint, where that is known.
-        conf: The job's settings of Spark.
 
     Returns:
         Each as the rest of a sentence about the checkpoint, such as `its offset log has format v2`.
@@ -87,9 +86,6 @@ def check_release(
 
     Args:
         job: Whose checkpoint: `job` or `job/query`.
-        version: The version of the Spark that the driver would get.
-        written_by: The version that wrote it, where that is known.
-        conf: The job's settings of Spark.
 
     Raises:
         RefusedError: It does not (code `checkpoint-of-another-spark`).
@@ -107,9 +103,6 @@ def check_release(
 
 def check_rewritable(closure: Closure, written_by: str | None) -> None:
     """Refuse to rewrite state that the Spark for work on state does not read, or not as it has to be written.
-
-    Args:
-        written_by: The version that wrote it, where that is known.
 
     Raises:
         RefusedError: It is such state (code `state-of-another-spark`).
@@ -141,9 +134,6 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
 
     Reads the checkpoints of queries that last ran on another release, or on one that no record names. Spark
     itself judges one that cannot be read.
-
-    Args:
-        version: The version of the Spark that the driver would get; None where it is not known.
 
     Raises:
         ConflictError: A checkpoint moved each time it was read (code `checkpoint-moved`).

@@ -71,7 +71,6 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
 
     Args:
         generation: The generation that is about to be started.
-        args: The application's arguments.
         folder: The driver's working directory.
 
     Raises:
@@ -133,7 +132,6 @@ def check_not_used(query: DeclaredQuery, output: str, checkpoint: str) -> None:
 
     Args:
         output: URI of the output directory of a file sink.
-        checkpoint: URI of the checkpoint.
 
     Raises:
         RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
@@ -193,9 +191,6 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
 
     A sink that is recorded for a query never changes silently: another kind of sink needs another generation,
     another directory of a file sink a log that the query can go on from.
-
-    Args:
-        output: Where it is to write.
 
     Returns:
         Why the log of its file sink could not be asked: the driver may have no means to read there but
@@ -287,7 +282,6 @@ def recorded_output(facts: Mapping[str, Any], said: str = "output") -> Output | 
     """Where a query wrote last, as its application named it; None where its driver did not record it.
 
     Args:
-        facts: What its last driver recorded.
         said: Which fact: `output`, or `redirected_from` of a copy: where its application would write.
     """
     found = facts.get(said)
@@ -303,10 +297,6 @@ def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
 
     An older version recorded Spark's sink alone, and Spark has its file sink for tables and for formats of
     any name, too: then only what is certain counts.
-
-    Args:
-        facts: What its last driver recorded.
-        output: Where it is to write now.
     """
     if facts.get("query_id") is None:
         return None

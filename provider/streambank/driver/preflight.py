@@ -65,20 +65,12 @@ class DeclaredQuery:
 
 
 def declared_query(job: Job, name: str, control: JobControl) -> DeclaredQuery:
-    """A query of a declared job.
-
-    Args:
-        name: The query's name, `main` for the only one.
-    """
+    """A query of a declared job."""
     return DeclaredQuery(job.name, name, job.queries[name], control, job.repository)
 
 
 def launched_query(spec: LaunchSpec, name: str, control: JobControl) -> DeclaredQuery:
-    """A query of a driver that was launched.
-
-    Args:
-        name: The query's name, `main` for the only one.
-    """
+    """A query of a driver that was launched."""
     current = control.generation(name)
     launched = spec.queries[name]
     base = current.base if current is not None else launched.declared or launched.checkpoint
@@ -234,7 +226,6 @@ def unused_checkpoint(declared: str, generation: Generation | None) -> str:
 
     Args:
         declared: The checkpoint that the jobs file declares now.
-        generation: The query's current generation; None before its first start.
     """
     if generation is None or same_place(generation.base, declared):
         return ""
@@ -384,9 +375,6 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
 
 def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> RefusedError | None:
     """Why a query's checkpoint is gone; None where it is there, or where there never was one.
-
-    Args:
-        generation: Its current one; None before the first start.
 
     Returns:
         The refusal of a start (code `checkpoint-lost`).

@@ -49,7 +49,6 @@ def prepare_launch(
     """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
 
     Args:
-        launch_id: The launch's id; a fresh one when left out.
         application: Another application than the declared one, with `args`.
         args: Its arguments; the declared ones when both are left out.
         log: Path of the driver's log, where somebody collects it.

@@ -33,7 +33,6 @@ def place_for(outputs: Mapping[str, str], output: Output) -> str | None:
 
     Args:
         outputs: As those of a `Redirect`.
-        output: Where an application would write.
     """
     for old, new in outputs.items():
         if "/" not in old:

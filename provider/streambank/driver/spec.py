@@ -46,7 +46,6 @@ class QuerySpec:
 
     Attributes:
         checkpoint: The URI of its current generation.
-        generation: That generation's number.
         committed: Newest batch that was committed when the spec was written; None before the first.
         new_sinks: Output directories in which it must not go on, each with the one that it was restored for.
         declared: The URI of its declared checkpoint, beside which its marker lies (marker.py); None where an
@@ -73,7 +72,6 @@ class LaunchSpec:
 
     Attributes:
         launch_id: This launch; the lease and the events of the driver carry it.
-        application: Path of the PySpark application.
         control: URI of the control location; the job's records are below `<control>/<job>`.
         queries: By name, or `main` where the job has only one query.
         launched_at: When, ISO-8601.
@@ -83,8 +81,6 @@ class LaunchSpec:
         log: Path of the driver's log on its host; None where nobody collects it.
         log_max_bytes: The log is rotated when it gets larger (by the runner: `RotatedLog`).
         log_files: How many rotated files are kept beside the current one.
-        progress_max_bytes: Size of one progress file.
-        progress_files: How many progress files are kept per query.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.
         on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`; or the name of a launcher
@@ -211,9 +207,6 @@ def seal_of(secret: str) -> str:
 def release_launch(control: JobControl, released: LaunchSpec, secret: str) -> None:
     """Let a held driver take the lease and start its queries.
 
-    Args:
-        released: Its launch, as it stands now.
-
     Raises:
         ConflictError: It was released otherwise (code `exists`).
     """
@@ -324,7 +317,6 @@ def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = N
     """A launch spec from the bytes of its file.
 
     Args:
-        data: The bytes.
         digest: What its launcher wrote, by the driver's arguments; None where no digest is there.
 
     Raises:

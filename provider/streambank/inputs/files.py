@@ -54,7 +54,6 @@ class FilesStanding:
         changed: Those of them that were written again since they were read, or are other files.
         not_known: Why nothing of this is known; empty where it is.
         cleaning: What the application says of `cleanSource`; None if that was not read.
-        at: When the files were checked.
     """
 
     source: str
@@ -143,7 +142,6 @@ def look_at_files(
     Args:
         live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
         named: Locations that the job names, as for `standing_of`.
-        cleaning: What the application says of `cleanSource`; None if that was not read.
         patience_s: After so many seconds of reading and looking it is not known; None for no limit.
     """
     found = []
@@ -172,8 +170,6 @@ def input_changed(manifest: Manifest, live: str, named: Iterable[str]) -> str:
 
     Args:
         manifest: The savepoint that the copy goes on from.
-        live: The location of the live checkpoint.
-        named: Locations that the job names, as for `standing_of`.
     """
     found = look_at_files(manifest, live, named, patience_s=_PATIENCE_S)
     changed = next((one.says_changed() for one in found if one.changed), "")
@@ -262,12 +258,10 @@ def standing_of(
     """Look for files of a source.
 
     Args:
-        source: Its name in the offset log.
         read: The files that were read, each once, as `names_after` gives them.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
             a file is only checked if its scheme is that of one of these, or if it is a local path.
         exists: Whether a file is there, by its URI, where its time does not matter.
-        look: When a file was written.
     """
     count = len(read)
     checked = min(count, MOST_FILES)

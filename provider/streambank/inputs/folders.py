@@ -45,7 +45,6 @@ class DataFolders:
 
     Attributes:
         inputs: Folders whose files it has read, without links.
-        outputs: Output directories of its file sinks.
         guessed: What holds all folders of one source, and may be read itself.
     """
 
@@ -74,11 +73,7 @@ class DataFolders:
         return None
 
     def doubt(self, place: str, what: str) -> str | None:
-        """Why something of ours had better not be written to a place; None where nothing is known against it.
-
-        Args:
-            what: What would be written there.
-        """
+        """Why something of ours had better not be written to a place; None where nothing is against it."""
         folder = next((one for one in self.guessed if _is_listed(place, one)), None)
         return folder and (
             f"The {what} {place} lies in {folder}, which holds all folders that the query has read. If its "
@@ -120,7 +115,6 @@ def folders_of(
     """The folders of a query.
 
     Args:
-        checkpoint: The query's checkpoint.
         logs: The files that each of its sources has read, by the entries of its log.
         outputs: The output directories of its file sinks.
     """
@@ -175,7 +169,6 @@ def folders_of_savepoint(
     """The folders of a savepoint's query.
 
     Args:
-        repository: Where the savepoint is.
         outputs: Output directories that it does not name.
     """
     digests = {one.path: one.digest for one in manifest.files}
@@ -185,11 +178,7 @@ def folders_of_savepoint(
 
 
 def folders_of_live(checkpoint: Store, outputs: Iterable[str] = ()) -> DataFolders:
-    """The folders of a live query, by the newest entries of its sources' logs. Reads only.
-
-    Args:
-        outputs: The output directories of its file sinks.
-    """
+    """The folders of a live query, by the newest entries of its sources' logs. Reads only."""
     sources = []
     for source in checkpoint.names("sources"):
         names = filter(None, map(parse_log_name, checkpoint.names(f"sources/{source}")))
@@ -209,9 +198,7 @@ def check_new_repository(repository: Store, checkpoint: Store, outputs: Iterable
     One that is there already goes on being used: savepoints in a bad place are better than none.
 
     Args:
-        repository: Where it would be made.
         checkpoint: The checkpoint of the query whose savepoints go there.
-        outputs: The output directories of its file sinks.
 
     Raises:
         InputError: It would lie in one of them (codes `inside-checkpoint`, `inside-input`, `inside-output`).
@@ -238,7 +225,6 @@ def _files(read: Callable[[str], Iterable[bytes]], path: str) -> Iterator[str]:
 
 
 def _output(record: Mapping[str, object]) -> str | None:
-    """The output directory of a file sink; None of another sink."""
     path = record.get("path")
     if not isinstance(path, str):
         return None

@@ -29,7 +29,6 @@ class Replayable:
 
     Attributes:
         savepoint: Its id; empty where there is no savepoint.
-        sources: What is known of each source.
     """
 
     savepoint: str = ""
@@ -42,7 +41,6 @@ def look_at_replayable(
     """Ask each source of a savepoint how long it keeps what comes next. Reads only, in bounded time.
 
     Args:
-        repository: Where the savepoint is.
         savepoint: The savepoint; its files are not looked at.
         brokers: Who is asked of Kafka, and how long that is waited for.
         live: The location of the checkpoint in which the query has gone on.
@@ -83,7 +81,6 @@ def replayable_effect(replays: tuple[KafkaReplay, ...], now: datetime, before: s
     """How long all of the input can be read again, for people; empty of no source.
 
     Args:
-        replays: What is known of each source.
         before: What is said before it, of which nothing is repeated.
     """
     by_state = {one.state: one for one in reversed(replays)}

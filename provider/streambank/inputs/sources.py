@@ -162,7 +162,6 @@ def look_at_sources(
     """Compare each Kafka source of a savepoint with its topics, and name what cannot be repeated. Reads only.
 
     Args:
-        repository: Where the savepoint is, and those before it.
         live: The location of the checkpoint in which the query has gone on, whose log names the files that
             were read since; None leaves it unread.
         application: The path of the PySpark application, which may set `cleanSource`; empty where it is not
@@ -212,7 +211,6 @@ def check_still_there(
     that runs on may clean its source.
 
     Args:
-        repository: Where the savepoint is.
         brokers: Who is asked; whoever did not answer before is asked again.
         live: The location of the checkpoint in which a query runs on, whose files are checked once more;
             None where none does.

@@ -69,12 +69,10 @@ class Life:
         why_not: Why none is, as half a sentence; empty where one is.
         up: Whether a driver lives; None where that cannot be told.
         down_since: Since when the job is down although it is meant to run; None where it is not.
-        expected: Whether a watcher is expected.
         watched: Whether a watcher gives signs and could act.
         unwatched_since: Since when none does although one is expected; None where one does.
         watcher: The newest watcher; None where the job never had one.
         status: What the driver that lives said last; empty without one.
-        said_at: When it did.
         finished: Whether the last driver's application ran to its end, and well.
         failures: Drivers that failed or died, and those that a program replaced, by time.
     """

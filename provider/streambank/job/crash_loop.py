@@ -38,9 +38,7 @@ class CrashLoop:
     Attributes:
         why: What happened again and again, as half a sentence.
         error: The last error of the last driver, without secrets; None where nothing tells.
-        log: That driver's log.
         savepoints: In half a sentence for each query, its last good savepoint.
-        lives: Whether a driver is still there.
     """
 
     job: str
@@ -80,9 +78,6 @@ def record_crash_loop(
     """Leave behind that a job is not started any more, and gather what a person has to know.
 
     Args:
-        why: What happened again and again.
-        launcher: Where drivers run; what the job declares when left out.
-        control: The job's records; opened from the declaration when left out.
         facts: More for the event: how many failures, how many restarts.
 
     Raises:

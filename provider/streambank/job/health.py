@@ -102,7 +102,6 @@ class Observer:
         """Look once more.
 
         Args:
-            view: The driver's lease.
             batches: The newest committed batch of each query.
         """
         now = self._clock.now()
@@ -217,7 +216,6 @@ class AwakeClock:
     Args:
         most_s: How much the time between two looks counts at most: more than what lies between two of them
             when all is well.
-        monotonic: Seconds on a clock that never jumps; tests give another one.
     """
 
     def __init__(self, most_s: float = MOST_S, *, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -72,11 +72,7 @@ class Happening:
 
 
 def job_history(job: Job, newest: int = 50) -> list[Happening]:
-    """The newest things that happened to a job, oldest first.
-
-    Args:
-        newest: How many at most.
-    """
+    """The newest things that happened to a job, oldest first."""
     records = job.records()
     streams = [_events(records, newest), _desired(records, newest), *_generations(job, records)]
     streams += [_refreshes(job, name, newest) for name in job.copies]
@@ -89,8 +85,6 @@ def job_history(job: Job, newest: int = 50) -> list[Happening]:
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """Between the last batch of one driver and the first of the next."""
-
     epoch: int
     began_at: datetime
     ended_at: datetime
@@ -195,7 +189,6 @@ def _generations(job: Job, records: JobControl) -> Iterator[Iterator[Happening]]
 
 
 def _reports(records: JobControl) -> dict[tuple[str, int], JsonDict]:
-    """Reports of restores, by query and generation."""
     found = {}
     for record in RecordStream(records.store, "restores").history():
         number, job = record.data.get("generation"), record.data.get("job")

@@ -33,10 +33,6 @@ def hopeless_death(
 ) -> RefusedError | None:
     """Why no start helps after the death of the newest driver; None where another one may.
 
-    Args:
-        control: Its records; opened from the declaration when left out.
-        launcher: Where drivers run; what the job declares when left out.
-
     Returns:
         `checkpoint-damaged` or `state-not-loadable`, with the savepoint to restore.
     """
@@ -68,8 +64,6 @@ def died_alike(
 
     Args:
         by: Who asks, with `dag_id` and `run_id`; launches of others do not count.
-        control: The job's records; opened from the declaration when left out.
-        launcher: Where drivers run; what the job declares when left out.
 
     Returns:
         None where there were not two, where a batch was committed since the first of them was launched, where

@@ -27,13 +27,10 @@ class ImportRequest:
 
     Attributes:
         copy: The copy of the checkpoint, a directory or its URI.
-        repository: Where savepoints are.
         ref: `job`, or `job/query`.
-        job: What is declared of the job; None where nothing is.
         batch: This batch; the newest that is whole in the copy when left out.
         file_sinks: Output directories of file sinks of the query, where they are now.
         without_sinks: Save nothing of sinks that the job's records name.
-        pin: Keep it until it is unpinned.
         new_query: Accept another query than before under this job's name.
     """
 
@@ -98,10 +95,6 @@ def import_of_job(request: ImportRequest, *, pace: Pace = DEFAULT_PACE) -> Impor
 
 def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint: Store) -> None:
     """Make no repository in the place of a declared job's own, where that or the job's records are lost.
-
-    Args:
-        job: What is declared of the job; None where nothing is.
-        repository: Where the savepoint goes.
 
     Raises:
         RefusedError: They are (code `repository-lost`).

@@ -67,7 +67,6 @@ class Failure:
     """One driver that failed or died, or that a program replaced.
 
     Attributes:
-        at: When.
         what: What became of it, as half a sentence.
     """
 
@@ -79,11 +78,7 @@ class Failure:
 def driver_lives(
     control: JobControl, queries: Collection[str], *, newest: int = NEWEST_LIVES
 ) -> list[DriverLife]:
-    """The newest drivers that had the lease, newest first; operations that held it are left out.
-
-    Args:
-        newest: How many to look at.
-    """
+    """The newest drivers that had the lease, newest first; operations that held it are left out."""
     records = control.lease.claims.records
     found = []
     for number in reversed(records.numbers()[-newest:]):
@@ -99,9 +94,6 @@ def driver_lives(
 
 def life_of(view: ClaimView, queries: Collection[str]) -> DriverLife | None:
     """The driver that has, or had, the newest epoch of the lease: what its view says, and nothing is read.
-
-    Args:
-        queries: The names of the job's queries.
 
     Returns:
         None where an operation has it, or its record cannot be read.
@@ -173,9 +165,6 @@ def failures_of_job(
     A driver that a person stops, or restarts, is not among them.
 
     Args:
-        job: The job's name.
-        events: Its newest events.
-        lives: Its newest drivers.
         living: The epoch of the one that lives; None for none.
     """
     known, drivers = list(events), list(lives)

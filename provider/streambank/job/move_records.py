@@ -52,8 +52,6 @@ class RecordsMoved(JsonObject):
 
     Attributes:
         source: Where its records were, a URI; None where they were at `target` already.
-        target: Where they are now.
-        files: How many files were copied.
         warnings: What could not be done besides, in sentences.
     """
 
@@ -207,12 +205,10 @@ def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, i
 
 
 def _root(store: Store) -> str:
-    """The control location that a job's records lie below."""
     return store.uri.rpartition("/")[0]
 
 
 def _epoch(claim: Claim) -> str:
-    """What the keys of a claim's files begin with."""
     return claim.records.key(claim.epoch).removesuffix(".json")
 
 

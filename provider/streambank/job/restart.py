@@ -73,7 +73,6 @@ class RestartResult:
             meanwhile); `not-desired` (somebody has stopped the job, before or meanwhile); `not-needed`
             (`still_needed` said so, and nothing was touched).
         start: The driver that runs the job now.
-        stopped_epoch: The epoch of the driver that was replaced; None for none.
         how: How that one ended (see `StopResult`); None where somebody else had seen to it.
     """
 
@@ -101,7 +100,6 @@ def ask_to_restart(
 
     Args:
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
-        control: The job's records; opened from the declaration when left out.
         asker: A name under which whoever asks may ask again, in another process. The driver that ran when
             they asked first is the one to be replaced; no later one is asked.
 
@@ -181,8 +179,6 @@ def restart_job(
         asked: What `ask_to_restart` returned, called with the same options; asked here when left out.
         wait: Return only when each query has committed a batch since, or found no data; else when the new
             driver holds the lease.
-        launcher: Where drivers run; what the job declares when left out.
-        control: The job's records; opened from the declaration when left out.
         asker: As `ask_to_restart` takes it, where that was left out.
         only: Replace only a driver of this epoch; one of a later epoch has replaced it already.
         still_needed: Asked once, with the operation lock in hand and before anything is done.

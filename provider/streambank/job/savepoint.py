@@ -96,16 +96,12 @@ def savepoint_job(
     """Take a savepoint of each query of a job (or of one), running or stopped.
 
     Args:
-        query: Only this query.
         batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
         closure: `safe` or `minimal`; the declared one when left out.
-        note: What a person wants to remember about it.
         name: A name that is unique within the job, or each query of several; empty for none.
         new_query: The query may be another one than that of the job's savepoints. On a copy it always may:
             each refresh makes another query under its name, and nothing else does, since a copy that is not
             there is neither started nor saved.
-        pace: Who does the work, how fast, and who is told.
-        control: The job's records; opened from the declaration when left out.
         repository: The repository; opened (and created where there is none) from the declaration when left
             out.
         new_repository: A person accepts that the repository is lost: another one is made in its place.
@@ -169,8 +165,6 @@ def managed_take(
 
     Args:
         request: What is asked; sinks that it names itself come first, and are not named twice.
-        query: The query's name, `main` for the only one.
-        brokers: How Kafka is reached.
         declared: What the job declares of its sinks.
     """
     facts = _current_facts(records, query, request.checkpoint)
@@ -244,11 +238,7 @@ def _is_listed(generation: Generation, request: TakeRequest) -> bool:
 
 
 def reported_state(records: JobControl, query: str) -> Reported | None:
-    """What the last driver of a query said of its state; None where it said nothing yet.
-
-    Args:
-        query: The query's name, `main` for the only one.
-    """
+    """What the last driver of a query said of its state; None where it said nothing yet."""
     last = last_progress(records.store, query)
     if last is None:
         return None
@@ -275,7 +265,6 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
 
 
 def _outputs(records: JobControl, query: str) -> list[str]:
-    """The output directory of a query, by its last driver's word."""
     sink = (records.query_facts(query) or {}).get("sink")
     found = sink_from_description(sink) if isinstance(sink, str) else None
     return [found.path] if found is not None and found.kind == FILE else []
@@ -328,9 +317,6 @@ def record_taken(
 ) -> None:
     """Leave behind that a savepoint of a job was taken: the same event, whoever took it.
 
-    Args:
-        query: The query's name, `main` for the only one.
-
     Raises:
         StorageError: It could not be recorded (code `report-not-written`).
     """
@@ -352,9 +338,6 @@ def record_taken(
 
 def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     """Where a query works, and in which generation.
-
-    Args:
-        name: The query's name, `main` for the only one.
 
     Raises:
         RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint is
@@ -497,7 +480,6 @@ def sinks_of(
 
     Args:
         facts: What that driver told of the query.
-        brokers: Who is asked how far a Kafka sink is.
         declared: What the job declares of this query.
         tags: Of which savepoints the tags are that a savepoint leaves in Iceberg; None to leave none.
     """

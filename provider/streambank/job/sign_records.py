@@ -131,7 +131,6 @@ def sign_records(
 
 
 def _streams(job: Job, records: JobControl) -> Iterator[RecordStream]:
-    """All that is signed."""
     yield from (records.desired_records, chosen_records(records), upgrade_records(records))
     yield launched_records(records)
     for query in job.queries:
@@ -142,7 +141,6 @@ def _streams(job: Job, records: JobControl) -> Iterator[RecordStream]:
 
 
 def _by_newest(stream: RecordStream) -> bool:
-    """Whether its newest record alone counts."""
     return stream.prefix.partition("/")[0] in _BY_NEWEST
 
 

@@ -94,17 +94,11 @@ class StartResult(JsonObject):
     Attributes:
         state: `started`; `already-running`; `finished` (the application ran to its end meanwhile); or
             `not-desired` (somebody stopped the job: before, and this start was to obey that, or meanwhile).
-        epoch: The driver's epoch of the lease.
-        host: Where it runs.
         batch: Newest committed batch (of all queries together, the oldest such); None before the first.
-        batches: The newest committed batch of each query.
         queries: What each query has done since its driver was launched: `committed` a batch, found
             `no-input`, `working` on its first batch, `failed` before it, or `not-started`.
-        generations: The generation of each query.
         log: Its log: a path on its host, or a web address.
         submission: What its cluster calls it; None for a driver on this machine.
-        tracking: A web page of its cluster about it.
-        seconds: How long this start took.
         warnings: What will go wrong with the input that a query goes on from.
         code: That an upgrade chose other code than the job declares, and this start launched it; empty where
             it launched what the job declares, or nothing.
@@ -158,8 +152,6 @@ def start_job(
         wait: Return only when each query has committed a batch since the launch, or found no data, and the
             application has started what it starts; else when the driver holds the lease.
         timeout_s: How long to wait for that; the declared time when left out.
-        launcher: Where drivers run; what the job declares when left out.
-        control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         fresh_start: A person accepts that the job's records are lost, and lets it begin again; recorded, and
             without effect where they are not. Never for whoever keeps jobs running.
@@ -215,7 +207,6 @@ def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | Non
 
     Args:
         job: The declared job, placed.
-        launcher: Where drivers run.
 
     Returns:
         The version of the Spark that its driver gets; None where that is not known here.
@@ -499,7 +490,6 @@ class _Start:
         raise self._died(driver)
 
     def _is_unwanted(self) -> bool:
-        """Whether somebody has stopped the job while this start was at work."""
         desired = self.control.desired()
         return desired is not None and desired.state == "stopped"
 

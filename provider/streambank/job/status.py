@@ -55,11 +55,6 @@ class QueryStatus:
 
     Attributes:
         checkpoint: Its current generation's location.
-        generation: That generation's number; None before the first start.
-        from_savepoint: The savepoint that generation was restored from.
-        batch: Newest committed batch.
-        planned_batch: Newest planned batch.
-        query_id: Spark's id of it.
         sink: Its sink, in Spark's words.
         watermark: Its event-time watermark, ISO-8601, as of the last progress record.
         progress_at: When the last progress was recorded, ISO-8601.
@@ -134,20 +129,15 @@ class JobStatus(JsonObject):
             `unknown` (a driver on another host that cannot be judged at a glance, or the last one never held
             the lease and too many events came after it).
         desired: `running`, `stopped`, or None where nobody ever said.
-        desired_at: When.
-        epoch: The newest epoch of the lease.
-        host: Where the driver runs, or ran.
         since: When it took the lease.
         beat_at: Its last heartbeat, by its clock.
         beat_age_s: How old that is by this clock: for people, since clocks may differ.
         launch_id: The newest launch that is known of.
         log: That driver's log: a path on its host, or a web address.
         submission: What its cluster calls it; None for a driver on the machine that launched it.
-        tracking: A web page of its cluster about it.
         operation: The operation that works on the job now; None for none.
         operation_state: `live`, `dead` or `unknown`.
         batch: Newest committed batch, of several queries the oldest such.
-        queries: Each query.
         health: Whether it gets on, by what its driver said last; None while no driver has the lease.
         down_since: Since when no driver lives that does any work, although the job is meant to run; None
             where one does, or none is meant to.
@@ -206,8 +196,6 @@ def job_status(
     """Look at a job.
 
     Args:
-        control: Its records; opened from the declaration when left out.
-        launcher: Where drivers run; what the job declares when left out.
         follow: Also say where its driver is (the cluster that may have brought it back elsewhere is asked),
             what its queries have recorded, and who watches it. Who looks again and again, and only at how the
             job is and how far its batches are, leaves that out.
@@ -503,7 +491,6 @@ def _query(
 
 
 def _owner(location: str) -> Marker | None:
-    """Whose checkpoint it is, by its marker."""
     try:
         return read_marker(location)
     except FormatError:

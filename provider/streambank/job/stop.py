@@ -76,9 +76,7 @@ class StopResult(JsonObject):
             again after the next start; `killed`: so were the processes; `dead`: the driver had died before;
             `none`: there was none.
         drained: Whether a trigger found no new data before the stop; None where that was not asked.
-        epoch: The epoch of the driver that was stopped.
         batch: Newest committed batch, of several queries the oldest such; None before the first.
-        batches: The newest committed batch of each query.
         savepoints: The savepoint of each query, where they were asked for.
         seconds: How long the stop took, savepoints included.
         warnings: What a restore of the savepoints will miss.
@@ -115,7 +113,6 @@ def ask_to_stop(
     the stop, the driver ends all the same.
 
     Args:
-        by: As for `stop_job`; so are the others.
         asker: A name under which whoever asks may ask again, in another process: the first time counts. Who
             has started the job since has the last word, and such a driver is not asked.
         lasting: See `stop_job`.
@@ -170,8 +167,6 @@ def stop_job(
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         drain_timeout_s: How long to wait for the drain; the declared time when left out.
         name: Of the savepoint, unique within the job; empty for none. It is checked before anything stops.
-        launcher: Where drivers run; what the job declares when left out.
-        control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         progress: Told about files and bytes of the savepoint.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
@@ -409,9 +404,6 @@ class _Stop:
     def _force(self, view: ClaimView, launch_id: str, holder: Holder, killed: bool) -> float:
         """Kill a driver that did not stop in time; until when it is waited for then.
 
-        Args:
-            killed: Whether it was killed before.
-
         Raises:
             StorageError: It was, or cannot be (code `stop-timeout`).
         """
@@ -455,7 +447,6 @@ class _Stop:
         return f"Waiting until job {self.job.name} {until}, and no longer than {self.patience_s():.0f} s"
 
     def _driver(self, launch_id: str, holder: Holder) -> Handle:
-        """The driver that holds the lease, as its launcher has it now."""
         assert self.launcher is not None, "who only asks does not wait"
         known = launched_handle(self.control, launch_id, holder.processes)
         return find_driver(self.launcher, self.control, known, spec_of(self.control, launch_id))[0]

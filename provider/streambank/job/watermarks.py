@@ -36,9 +36,6 @@ class EventTime:
 def event_time_of(job: Job, control: JobControl, query: str | None = None) -> EventTime:
     """How far the queries of a declared job are, or one of them.
 
-    Args:
-        query: Only this query; None for all that it declares.
-
     Raises:
         StreambankError: As `committed_watermark`; or a record that counts is damaged.
     """

@@ -84,9 +84,7 @@ class ClientBroker:
     """See `broker.Broker`.
 
     Args:
-        admin: confluent-kafka's AdminClient.
         patience: How long questions may wait; once one has waited in vain, the next is not asked.
-        heard: What the client tells of its connections.
     """
 
     def __init__(self, admin: Any, settings: Mapping[str, str], patience: Patience, heard: _Heard) -> None:

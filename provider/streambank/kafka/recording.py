@@ -278,9 +278,6 @@ Before = Mapping[str, Mapping[str, Any]]
 def sources_before(repository: Repository, manifest: Manifest) -> Before:
     """The sources of the query's newest savepoint before one whose Kafka was asked.
 
-    Args:
-        repository: Where the savepoints are.
-
     Returns:
         Nothing where that savepoint is gone, or where this one has no Kafka source.
     """

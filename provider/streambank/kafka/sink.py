@@ -51,8 +51,6 @@ class KafkaSinkStanding:
     """A Kafka sink of a savepoint as it is now.
 
     Attributes:
-        path: How it is called.
-        batch: The savepoint's batch.
         repeated: What came since: the restored query writes it again.
         uncertain: How many more there may be: records that came so shortly before the batch was committed
             that, as clocks differ, they may be of a later one.

@@ -44,11 +44,7 @@ class ReportLines(AccumulatorParam[list[str]]):
 
 
 class Report(ReportLines):
-    """The report itself, on the driver: lines are written as they come.
-
-    Args:
-        file: Where to.
-    """
+    """The report itself, on the driver: lines are written as they come."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

@@ -46,11 +46,7 @@ SPARK_FAILED = "spark-failed"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out the plan that the arguments name.
-
-    Returns:
-        The exit code: 0, or that of the error (errors.py).
-    """
+    """Carry out the plan that the arguments name."""
     parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Rewrite the state of a savepoint.")
     parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what to do")
     parser.add_argument("--report", type=Path, required=True, help="write the result here, as JSON")

@@ -55,7 +55,6 @@ def run(
 
 
 def _exit_code(code: object) -> int:
-    """What the interpreter makes of `SystemExit.code`."""
     if code is None:
         return 0
     if isinstance(code, int):

@@ -34,7 +34,6 @@ class KeySampling:
     """The measurement of a query.
 
     Attributes:
-        traffic: What was measured so far.
         dataset: The JVM's Dataset with the metric; None where nothing is measured.
     """
 
@@ -49,9 +48,6 @@ class KeySampling:
 
         Args:
             writer: PySpark's writer, which is afterwards as it was.
-
-        Returns:
-            PySpark's query.
         """
         if self.dataset is None:
             return start()
@@ -69,9 +65,6 @@ class KeySampling:
 
     def take(self, progress: str) -> tuple[str | Mapping[str, Any], Mapping[str, Any] | None]:
         """Take the metric out of a batch's progress.
-
-        Args:
-            progress: Spark's JSON.
 
         Returns:
             The progress without it, as the application alone would have it; and the measurement by now.

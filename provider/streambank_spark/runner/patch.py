@@ -170,15 +170,12 @@ class _Start:
 
     @property
     def format(self) -> str:
-        """The format in which the application writes."""
         return _format(self.writer, self.call.arguments.get("format"))
 
     def begin(self, host: Host, name: str, spec: QuerySpec, to: Output, **trigger: Any) -> Managed:
         """Start the query.
 
         Args:
-            spec: Where its checkpoint is.
-            to: Where it writes.
             trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
         """
         moved = to is not self.output
@@ -219,7 +216,6 @@ def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
 
     Args:
         said: The format that the start itself names; None for none.
-        path: The path, in the application's words.
         table: The table that it is to write; None for none.
     """
     if table is not None:

@@ -41,8 +41,6 @@ class Poll:
     """The polling thread of a driver.
 
     Args:
-        epoch: The driver's epoch of the lease.
-        journal: Where events go.
         on_stop: Called with each request to stop.
         signs: Where signs of progress go; nowhere when left out.
         settling: Where first triggers go; nowhere when left out.
@@ -223,8 +221,6 @@ class ControlJournal:
     """The runner's own events, in the job's records: apart from the driver's log, which is rotated away.
 
     Args:
-        launch_id: The launch, on every event.
-        epoch: The driver's epoch of the lease, on every event.
         log: The driver's log, for the last words of one whose JVM is killed; None where it is not a file.
     """
 

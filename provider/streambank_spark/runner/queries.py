@@ -27,8 +27,6 @@ class Managed:
     """One query that was started.
 
     Attributes:
-        name: Its declared name, or `main`.
-        spec: Where its checkpoint is.
         query: PySpark's `StreamingQuery`.
         last_batch: The newest batch whose progress was recorded; -1 before the first.
         triggered: Whether a first trigger has finished, with data or without.
@@ -66,7 +64,6 @@ class Looks:
 
     Attributes:
         name: The name that the application gave it; None for none.
-        sources: What it reads, in Spark's words.
         output: Where it is to write; None where that is not known.
         operators: Its operators that keep state, in Spark's words.
         checkpoint: The checkpoint location that the application itself named; None for none.

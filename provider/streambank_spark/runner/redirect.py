@@ -99,7 +99,6 @@ def place_of(
 
     Args:
         output: Where it would write, as its application says.
-        note: Writes down that it may not start.
 
     Raises:
         RefusedError: As `redirected`, or `check_sources`.
@@ -132,10 +131,8 @@ def start(writer: Any, start_writer: Callable[..., Any], said: Mapping[str, Any]
     """Start a query that writes to another output than its application says.
 
     Args:
-        writer: The application's writer, whose checkpoint is set.
         start_writer: PySpark's own `start`, or its `toTable` for an output of that kind.
         said: The arguments of the application's call, by name, `options` among them.
-        output: Where it writes.
 
     Raises:
         RefusedError: Spark writes elsewhere all the same (code `sink-not-redirected`); the query has been

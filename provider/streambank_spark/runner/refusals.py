@@ -139,7 +139,6 @@ def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
     It may have later batches, and Spark skips in silence what the query writes again under their numbers.
 
     Args:
-        path: Where the query is to write, in the application's words; None for none.
         new_sinks: Old output directories of the query, each with the new one.
 
     Raises:

@@ -40,12 +40,7 @@ Note = Callable[..., None]
 
 
 def read_state(frame: Any, spec: QuerySpec, note: Note, query: str) -> None:
-    """Open all state of the copy before its first batch, count its rows and fingerprint them.
-
-    Args:
-        frame: The DataFrame of the query, for its session.
-        query: The query's name.
-    """
+    """Open all state of the copy before its first batch, count its rows and fingerprint them."""
     began = time.monotonic()
     facts = _state(frame, spec.checkpoint, None)
     note(STATE_READ, query=query, seconds=round(time.monotonic() - began, 3), **facts)
@@ -63,12 +58,7 @@ def run(
     """Execute the batches, one after the other.
 
     Args:
-        frame: The DataFrame of the query, for its session.
-        output: Where the copy writes.
         start: Starts the query with the trigger `once`, and refuses where a stop was asked.
-        note: Writes down what came out.
-        query: The query's name.
-        written_as: The format in which the copy writes.
 
     Returns:
         The query, ended after the last batch.

@@ -152,7 +152,6 @@ def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output
     """Make sure, with the lease in hand, that a query may start: what its launcher asked may have changed.
 
     Args:
-        name: The query's name, `main` for the only one.
         output: Where it is to write; None before its application says so.
 
     Returns:
@@ -178,7 +177,6 @@ def where_it_is(spec: LaunchSpec) -> str:
 
 
 def _kafka(said: Mapping[str, Any], is_sink: bool) -> dict[str, Any]:
-    """Servers and topics of a query; `sink` is None where it writes elsewhere."""
     return {**said, "sink": dict(said.get("sink", {})) if is_sink else None}
 
 
@@ -259,14 +257,7 @@ class Driver:
         self.site_watch.start()
 
     def end(self, code: int) -> int:
-        """End what the application has left running, and release the lease.
-
-        Args:
-            code: The application's exit code.
-
-        Returns:
-            The driver's own.
-        """
+        """End what the application has left running, and release the lease."""
         self.settling.over()
         # An interrupt that was on its way when the application ended by itself may arrive here.
         with contextlib.suppress(KeyboardInterrupt):

@@ -27,7 +27,6 @@ class SiteWatch:
 
     Args:
         spec: What was launched; for a job with one site nothing is watched.
-        control: The job's records at its site.
         on_deposed: Called once, in the thread, with the reason why the driver must end.
     """
 
@@ -62,9 +61,6 @@ def leave_deposed(control: JobControl, found: Deposed, record: Callable[..., obj
     """Leave behind why the driver of a site that is not the active one any more ended.
 
     A watcher of the job must not bring it back.
-
-    Args:
-        control: The job's records at its site.
     """
     try:
         control.set_desired("stopped", by=found.by, why=found.why)

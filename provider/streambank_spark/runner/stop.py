@@ -46,9 +46,6 @@ class StopRequest:
     Attributes:
         reason: `term`, `request`, or why the runner itself wants it.
         drain: First wait until a trigger has found nothing new.
-        force_after_s: How long each step may take.
-        drain_timeout_s: How long the wait of `drain` may take.
-        request: The number of the request that asked.
     """
 
     reason: str
@@ -71,7 +68,6 @@ class Stopping:
     """All that has to do with the end of a driver.
 
     Args:
-        journal: Where events go.
         jvm_process: The JVM, to be killed in the end.
     """
 

@@ -36,7 +36,6 @@ def warm_up(on: str, within_s: float = WITHIN_S) -> str:
 
     Args:
         on: Where the executors run; those of another machine cannot read the folder.
-        within_s: How long it may take, in seconds.
 
     Returns:
         What was done, or why it was not, for the log.

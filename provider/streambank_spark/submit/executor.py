@@ -46,8 +46,6 @@ class SparkExecutor:
         say: Told where Spark's output goes.
         installation: Finds the Spark of this machine that submits it, once there is work for it; None, also
             as its answer, for the installed one.
-        own: Finds another one, for where none is installed; None where there is none either.
-        submit: Hands the application to Spark.
         output: Where Spark's output is, in an error; the log file where nothing else is said.
     """
 
@@ -96,8 +94,6 @@ class SparkExecutor:
 
 
 class _Run:
-    """One application, from its plan to its report."""
-
     def __init__(
         self,
         executor: SparkExecutor,
@@ -288,7 +284,6 @@ def write_properties(
     """The configuration: Spark's defaults, the user's file, the user's options, and what has to be so.
 
     Args:
-        folder: Where to.
         installation: Whose `spark-defaults.conf` counts least: beside a properties file Spark passes over it.
         given: A properties file of the user's, for what is secret.
         conf: The user's options, which count more than that file.

@@ -68,9 +68,6 @@ def python_of_workers(master: str) -> str | None:
     Left to itself PySpark takes the first `python3` of the path, which has neither our packages nor, perhaps,
     our version (`pyspark.SparkContext._do_init`).
 
-    Args:
-        master: Spark's master.
-
     Returns:
         None where a cluster's own default is right.
     """

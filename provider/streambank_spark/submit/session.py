@@ -45,9 +45,6 @@ def silence_contexts() -> None:
 def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session for a `with`: the process's own where it has one, which is left as it is.
 
-    Args:
-        master: Spark's master; all cores of this machine where nobody says.
-
     Raises:
         StorageError: Spark does not start, or fails in the block (code `spark-failed`).
     """
@@ -106,7 +103,6 @@ def _sent_to(handle: int) -> Iterator[None]:
 
 @contextmanager
 def _failures(log: Path | None) -> Iterator[None]:
-    """Turn what Spark throws into an error of ours."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:

@@ -29,10 +29,8 @@ class Submission:
 
     Attributes:
         installation: Whose spark-submit and engine it gets.
-        entry: The file that spark-submit gets.
         properties: The properties file, with Spark's defaults: the only place where a secret may be.
         archives: The packages, as `path#folder`.
-        log: Where spark-submit's output goes.
     """
 
     installation: Installation

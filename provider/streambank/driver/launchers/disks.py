@@ -24,7 +24,6 @@ class DiskLocation:
 
     Attributes:
         what: What they are, such as `checkpoint`.
-        location: Where, as a URI or a path.
         needed: Whether a driver cannot work without room there.
     """
 
@@ -69,7 +68,6 @@ def places_of(
     """Where one query of a job and what keeps it lie, as far as that is known.
 
     Args:
-        query: The query's name, `main` for the only one.
         environment: The environment of drivers here; that of this process when left out.
     """
     generation = control.generation(query)

@@ -55,7 +55,6 @@ def ask(url: str, *, body: bytes | None = None, method: str = "GET", timeout_s: 
 
     Args:
         url: Of http or https: declarations are checked for that.
-        method: GET, POST or PUT.
         timeout_s: For each read; a connection gets no more than 10 s of it.
 
     Raises:

@@ -55,10 +55,8 @@ class StandaloneLauncher:
     """Drivers that a standalone cluster runs.
 
     Args:
-        policy: Where that is.
         environment: The environment to choose from; this process's own when left out.
         search_s: How long a driver is looked for whose submission was not answered.
-        sleep: Waits that many seconds.
     """
 
     def __init__(
@@ -106,7 +104,6 @@ class StandaloneLauncher:
         return Handle(spec.launch_id, (), None, str(answer["submissionId"]))
 
     def _search(self, control: JobControl, launch_id: str, error: StorageError) -> Handle:
-        """Find the driver that was perhaps submitted."""
         deadline = time.monotonic() + self._search_s
         while True:
             # Where it cannot even be looked for, it is not known either: the next master may be taking over.
@@ -342,13 +339,11 @@ def submission(
 
 
 def _names(command: str, handle: Handle) -> bool:
-    """Whether a command line is that of a driver of a launch."""
     of = "" if handle.job is None else f"/{handle.job}"
     return f"{of}/launches/{handle.launch_id}.json" in command
 
 
 def _list(given: str | None, *more: str) -> list[str]:
-    """The parts of a setting that is a list, and more, each once."""
     return list(
         dict.fromkeys([*(option.strip() for option in (given or "").split(",") if option.strip()), *more])
     )

@@ -49,7 +49,6 @@ class Submitter:
     """What launchers have in common that submit by spark-submit.
 
     Args:
-        policy: Where that is.
         environment: The environment to choose from; this process's own when left out.
         installation: What to submit with; looked for when left out.
     """
