@@ -31,12 +31,11 @@ from tests.streambank.driver.launchers.test_yarn import (
     APPLICATION,
     FakeManager,
     app_of,
-    launched,
     manager,
     on_yarn,
     submit_with,
 )
-from tests.support.jobs.declared import BY, ELSEWHERE
+from tests.support.jobs.declared import BY, ELSEWHERE, launched
 from tests.support.spark.fake_master import FakeMaster, fake_master
 
 __all__ = ["manager"]

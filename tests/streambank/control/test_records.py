@@ -8,6 +8,7 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
 from streambank.storage import open_store
 from tests.support.processes import race
+from tests.support.refuses import refuses
 
 APPEND = """
 import sys
@@ -59,9 +60,8 @@ def test_a_damaged_newest_record_is_an_error_and_never_the_one_before(
     stream.append({"a": 1})
     stream.append({"a": 2})
     (tmp_path / "events" / "0000000002.json").write_bytes(damage)
-    with pytest.raises(FormatError) as caught:
+    with refuses(FormatError, "damaged-record") as caught:
         stream.latest()
-    assert caught.value.code == "damaged-record"
     assert "0000000002.json" in caught.value.message
     shown = [record.data for record in stream.history()]
     assert shown[0] == {"a": 1}

@@ -12,7 +12,7 @@ from streambank.repository.catalog import listed
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.cli import streambank
-from tests.support.jobs.drill_story import drill, hashes, story_in, until_batch
+from tests.support.jobs.drill_story import drill, hashes, story_in
 from tests.support.jobs.release_story import APPLICATION, NAME
 from tests.support.json_examples import examples, mismatches
 from tests.support.repository.damaged_savepoints import damage_alone
@@ -83,7 +83,7 @@ def test_each_savepoint_is_drilled_and_one_that_is_damaged_is_named(tmp_path: Pa
         for batch in (5, 6):
             story.do("savepoint")
             story.feed(1)
-            until_batch(story, batch)
+            story.until_batch(batch)
         repository = Repository.open(open_store(str(tmp_path / "savepoints")))
         newest, middle, oldest = sorted((one for _, one in listed(repository.store, NAME)), reverse=True)
 

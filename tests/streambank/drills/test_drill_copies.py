@@ -9,7 +9,7 @@ import pytest
 from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
-from tests.support.jobs.drill_story import hashes, story_in, until_batch
+from tests.support.jobs.drill_story import hashes, story_in
 from tests.support.jobs.release_story import NAME, ReleaseStory
 from tests.support.waiting import poll
 
@@ -53,7 +53,7 @@ def test_a_drill_of_a_copy_rehearses_it_and_touches_neither_it_nor_the_job(tmp_p
             story.feed(2)
             # A batch for each file: after the last one neither of them has anything left to do.
             poll(lambda: committed(story) == story.files - 1, timeout_s=300)
-            until_batch(story, story.files - 1)
+            story.until_batch(story.files - 1)
             names = ("in", "out", "checkpoint", "staging/checkpoint.g0002", "staging/out.g0002")
             before = hashes(*(tmp_path / name for name in names))
             answer = streambank("drill", COPY, "--jobs", story.jobs, "--json")

@@ -10,29 +10,27 @@ from streambank.driver.application import check_application, check_queries
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import start_job
 from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.refuses import refuses
 
 
 @pytest.mark.parametrize("application", ["app.jar", "notebook.ipynb", "app.zip", "app"])
 def test_only_pyspark_programs(tmp_path: Path, application: str) -> None:
     (tmp_path / application).touch()
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "not-pyspark"):
         check_application(str(tmp_path / application))
-    assert refused.value.code == "not-pyspark"
 
 
 def test_a_missing_application(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError) as refused:
+    with refuses(NotFoundError, "no-application"):
         check_application(str(tmp_path / "app.py"))
-    assert refused.value.code == "no-application"
 
 
 def test_nothing_is_launched_for_an_application_that_is_not_there(folder: Path) -> None:
     job = declare(folder)
     (folder / "app.py").unlink()
     launcher = fake_launcher(folder)
-    with pytest.raises(NotFoundError) as refused:
+    with refuses(NotFoundError, "no-application") as refused:
         start_job(job, by=BY, launcher=launcher)
-    assert refused.value.code == "no-application"
     assert str(folder / "app.py") in refused.value.message
     assert launcher.find(job.records()) == []
     lock = job.records().operation_lock.view()
@@ -117,10 +115,9 @@ def test_several_named_queries_that_a_job_does_not_declare_are_refused_before_on
     (folder / "app.py").write_text(SEVERAL[how], encoding="utf-8")
 
     shown = SHOWN.get(how, "first, second")
-    with pytest.raises(RefusedError, match=re.escape(f"several queries ({shown})")) as refused:
+    with refuses(RefusedError, "undeclared-query", match=re.escape(f"several queries ({shown})")) as refused:
         start_job(job, by=BY, launcher=LocalLauncher())
 
-    assert refused.value.code == "undeclared-query"
     assert "`queries` of the job" in refused.value.hint
     assert job.records().lease.view() is None
     check_queries("flights", folder / "app.py", ["first", "second"])

@@ -16,12 +16,12 @@ from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import damage as damaged
 from streambank.driver.damage import unloadable
 from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import write_launch
 from streambank.job.hopeless import died_alike, hopeless_death
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from tests.support.checkpoint.recorded import unpack
-from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher, launched
+from tests.support.refuses import refuses
 
 CUT_OFF = (
     "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: "
@@ -64,10 +64,9 @@ def test_a_start_on_a_damaged_checkpoint_is_refused_with_the_savepoint_to_restor
     path = cut(tmp_path)
     monkeypatch.setattr(damaged, "utc_now", lambda: utc_now() + timedelta(minutes=2))
 
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "checkpoint-damaged") as caught:
         prepare_launch(job, job.records(), by=BY)
 
-    assert caught.value.code == "checkpoint-damaged"
     assert f"{path} has " in caught.value.message and taken.savepoint in caught.value.message
     assert f"Restore {taken.savepoint} (2 min old): trigger flights.restore in Airflow" in caught.value.hint
     assert f"streambank restore {taken.savepoint} --job flights --generation" in caught.value.hint
@@ -119,10 +118,10 @@ def test_a_driver_that_died_of_its_state_is_not_tried_again(folder: Path, failur
     job = job_with(folder, "--fail", failure, "--die-after-lease", "1")
     (taken,) = savepoint_job(job, by=BY).savepoints.values()
 
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "state-not-loadable") as caught:
         start_job(job, by=BY, launcher=fake_launcher(folder))
 
-    assert caught.value.code == "state-not-loadable" and not caught.value.retryable
+    assert not caught.value.retryable
     assert "CANNOT_LOAD_STATE_STORE" in caught.value.message
     assert f"Restore {taken.savepoint} (" in caught.value.hint
     again = hopeless_death(job, launcher=fake_launcher(folder))
@@ -133,10 +132,9 @@ def test_what_a_driver_died_of_is_named_where_it_is_found(folder: Path) -> None:
     job = job_with(folder, "--fail", CUT_OFF, "--die-after-lease", "1")
     path = cut(folder)  # nothing was saved, so the start is not refused
 
-    with pytest.raises(RefusedError, match=path) as caught:
+    with refuses(RefusedError, "checkpoint-damaged", match=path) as caught:
         start_job(job, by=BY, launcher=fake_launcher(folder))
 
-    assert caught.value.code == "checkpoint-damaged"
     assert caught.value.message.startswith(
         "The driver of job flights ended with exit code 1 before its first"
     )
@@ -146,9 +144,9 @@ def test_what_a_driver_died_of_is_named_where_it_is_found(folder: Path) -> None:
 def test_what_may_pass_is_tried_again(folder: Path) -> None:
     job = job_with(folder, "--fail", NETWORK, "--die-after-lease", "1")
     savepoint_job(job, by=BY)
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "driver-died") as caught:
         start_job(job, by=BY, launcher=fake_launcher(folder))
-    assert caught.value.code == "driver-died" and caught.value.retryable
+    assert caught.value.retryable
     assert hopeless_death(job, launcher=fake_launcher(folder)) is None
 
 
@@ -159,9 +157,7 @@ def test_a_driver_that_has_loaded_its_state_did_not_die_of_it(tmp_path: Path) ->
     commits = tmp_path / "checkpoints/flights/commits"
     newest = max(commits.glob("[0-9]*"), key=lambda one: int(one.name))
     newest.rename(tmp_path / "later")
-    control = job.records()
-    spec = prepare_launch(job, control, by=BY)
-    write_launch(control, spec)
+    control, spec = launched(job)
     checkpoints = {name: query.checkpoint for name, query in spec.queries.items()}
     ask = partial(unloadable, job, control, spec.launch_id, checkpoints, ended="The driver died.")
     warned = [f"26/11/23 01:00:00 WARN TaskSetManager: Lost task 0.0 in stage 3.0: {MISSING}"]

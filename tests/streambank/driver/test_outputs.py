@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,27 +22,18 @@ from streambank.driver.spec import LaunchSpec, QuerySpec, write_launch
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare
+from tests.support.refuses import refuses
 
 
-class Started:
-    """A query that was started once, and wrote to `out`."""
+class Begun:
+    """A query of which nothing is known but its first generation, and an output."""
 
-    def __init__(self, folder: Path, batches: int = 3, output: Output | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.job = declare(folder)
         self.control = self.job.records()
         self.out = Output(FILES, f"file://{folder}/out")
         self.generation = self.control.generations().ensure_first(self.job.checkpoint, by=BY)
-        self.checkpoint = LiveCheckpoint(open_store(self.job.checkpoint), retain=20)
-        self.checkpoint.run(batches)
-        self.record(output or self.out)
-
-    def record(self, output: Output, **more: object) -> None:
-        """What the runner writes down about it."""
-        path = output.path if output.kind == FILES else None
-        sink = f"FileSink[{path}]" if path else "OtherSink"
-        facts = {"generation": self.generation.number, "query_id": "q", "sink": sink, "sink_path": path}
-        self.control.record_query(None, {**facts, "output": output.to_dict(), **more})
 
     def log(self, output: str, *batches: int) -> Output:
         """An output directory whose log has these batches."""
@@ -54,14 +45,39 @@ class Started:
     def query(self) -> DeclaredQuery:
         return declared_query(self.job, MAIN, self.control)
 
-    def check(self, output: Output, generation: Generation | None = None) -> None:
-        check_output(self.query, generation or self.generation, output)
+    def check(self, output: Output, generation: Generation | None = None) -> str | None:
+        return check_output(self.query, generation or self.generation, output)
+
+    def check_arguments(self, *args: str) -> None:
+        check_arguments(self.query, self.generation, args, str(self.folder))
+
+    def mark(self, facts: Mapping[str, object]) -> None:
+        """Leave the marker of a driver that has learnt so much."""
+        told = {"generation": self.generation, "control": self.control, "by": BY, "facts": facts}
+        (self.folder / "checkpoints").mkdir(exist_ok=True)
+        assert renew_marker(self.job.checkpoint, job=self.job.name, query=MAIN, **told) is None  # type: ignore[arg-type]
+
+
+class Started(Begun):
+    """A query that was started once, and wrote to `out`."""
+
+    def __init__(self, folder: Path, batches: int = 3, output: Output | None = None) -> None:
+        super().__init__(folder)
+        self.checkpoint = LiveCheckpoint(open_store(self.job.checkpoint), retain=20)
+        self.checkpoint.run(batches)
+        self.record(output or self.out)
+
+    def record(self, output: Output, **more: object) -> None:
+        """What the runner writes down about it."""
+        path = output.path if output.kind == FILES else None
+        sink = f"FileSink[{path}]" if path else "OtherSink"
+        facts = {"generation": self.generation.number, "query_id": "q", "sink": sink, "sink_path": path}
+        self.control.record_query(None, {**facts, "output": output.to_dict(), **more})
 
 
 def refused(act: Callable[[], object], code: str) -> StreambankError:
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, code) as caught:
         act()
-    assert caught.value.code == code
     return caught.value
 
 
@@ -159,23 +175,18 @@ def test_what_an_older_version_recorded_is_compared_as_far_as_it_goes(folder: Pa
 
 
 def test_a_new_checkpoint_does_not_begin_in_an_output_that_has_batches(folder: Path) -> None:
-    job = declare(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    open_store(folder / "out").write("_spark_metadata/6", b"v1\n")
-    query = declared_query(job, MAIN, control)
+    begun = Begun(folder)
+    begun.log("out", 6)
 
-    error = refused(
-        lambda: check_output(query, generation, Output(FILES, f"file://{folder}/out")), "sink-used"
-    )
+    error = refused(lambda: begun.check(begun.out), "sink-used")
 
     assert "up to 6" in error.message and "move its _spark_metadata away" in error.hint
-    check_output(query, generation, Output(FILES, f"file://{folder}/new"))
-    check_output(query, generation, Output("foreachBatch"))
+    begun.check(Output(FILES, f"file://{folder}/new"))
+    begun.check(Output("foreachBatch"))
     # The first batch was written, and the driver died before it was committed: it is written again.
     (folder / "checkpoints/flights/offsets").mkdir(parents=True)
     (folder / "checkpoints/flights/offsets/0").write_text("v1\n{}")
-    check_output(query, generation, Output(FILES, f"file://{folder}/out"))
+    begun.check(begun.out)
 
 
 def test_an_output_that_the_job_began_before_it_declared_several_queries(folder: Path) -> None:
@@ -203,18 +214,13 @@ def test_an_output_that_the_job_began_before_it_declared_several_queries(folder:
 
 def test_an_output_that_only_spark_can_reach(folder: Path) -> None:
     elsewhere = Output(FILES, "nowhere://nn/out")
-    job = declare(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    query = declared_query(job, MAIN, control)
+    begun = Begun(folder)
 
-    why = check_output(query, generation, elsewhere)
-
-    assert why is not None and "nowhere" in why
+    assert "nowhere" in (begun.check(elsewhere) or "")
     started = Started(folder, output=Output(FILES, "nowhere://nn/old"))
     with pytest.raises(StreambankError, match="nowhere"):
         started.check(elsewhere)
-    began = replace(generation, number=2, new_sinks={"nowhere://nn/old": "nowhere://nn/out"})
+    began = replace(begun.generation, number=2, new_sinks={"nowhere://nn/old": "nowhere://nn/out"})
     started.check(elsewhere, began)
 
 
@@ -242,15 +248,12 @@ def test_s3_by_another_name_is_the_output_that_was_left(folder: Path, output: Ou
 def test_s3_by_another_name_in_the_arguments_has_the_same_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = declare(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    control.record_query(None, {"sink_path": "s3://b/out"})
+    begun = Begun(folder)
+    begun.control.record_query(None, {"sink_path": "s3://b/out"})
     monkeypatch.setattr(outputs, "_newest", lambda output: 6)
-    query = declared_query(job, MAIN, control)
 
-    refused(lambda: check_arguments(query, generation, ["s3a://b/out"], str(folder)), "sink-used")
-    check_arguments(query, generation, ["s3a://b/new"], str(folder))
+    refused(lambda: begun.check_arguments("s3a://b/out"), "sink-used")
+    begun.check_arguments("s3a://b/new")
 
 
 @pytest.mark.parametrize(
@@ -274,60 +277,45 @@ def test_a_file_sink_that_an_older_version_recorded_may_be_a_table_or_any_format
 
 @pytest.mark.parametrize("how", ["asked of Spark", "recorded", "recorded by an older version", "marker"])
 def test_a_table_that_spark_writes_by_its_file_sink_has_a_log_too(folder: Path, how: str) -> None:
-    job = declare(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    (folder / "checkpoints").mkdir(exist_ok=True)
+    begun = Begun(folder)
     place = f"file://{folder}/warehouse/sightings"
-    open_store(place).write("_spark_metadata/6", b"v1\n")
-    query = declared_query(job, MAIN, control)
+    begun.log("warehouse/sightings", 6)
     table = Output("table", name="db.Sightings")
     facts = {"query_id": "q", "generation": 0, "sink": f"FileSink[{place}]", "sink_path": place}
     if how == "asked of Spark":
         table = replace(table, located=place)
     elif how == "recorded":
-        control.record_query(None, {**facts, "output": table.to_dict()})
+        begun.control.record_query(None, {**facts, "output": table.to_dict()})
     elif how == "recorded by an older version":
-        control.record_query(None, facts)
+        begun.control.record_query(None, facts)
     else:
-        told = {"generation": generation, "control": control, "by": BY, "facts": facts}
-        assert renew_marker(job.checkpoint, job=job.name, query=MAIN, **told) is None  # type: ignore[arg-type]
+        begun.mark(facts)
 
-    error = refused(lambda: check_output(query, generation, table), "sink-used")
+    error = refused(lambda: begun.check(table), "sink-used")
 
     assert place in error.message and "up to 6" in error.message
-    check_output(query, generation, Output("table", name="db.others"))  # it was told to name another one
-    check_output(query, generation, Output("delta", f"file://{folder}/delta"))
-    check_output(query, generation, Output("noop"))
-    LiveCheckpoint(open_store(generation.location), retain=20).run(3)
-    check_output(query, generation, table)
+    begun.check(Output("table", name="db.others"))  # it was told to name another one
+    begun.check(Output("delta", f"file://{folder}/delta"))
+    begun.check(Output("noop"))
+    LiveCheckpoint(open_store(begun.generation.location), retain=20).run(3)
+    begun.check(table)
 
 
 def test_a_table_whose_log_only_spark_can_read(folder: Path) -> None:
-    job = declare(folder)
-    generation = job.records().generations().ensure_first(job.checkpoint, by=BY)
     table = Output("table", name="t", located="nowhere://nn/t")
 
-    why = check_output(declared_query(job, MAIN, job.records()), generation, table)
-
-    assert why is not None and "nowhere" in why
+    assert "nowhere" in (Begun(folder).check(table) or "")
 
 
 def test_the_arguments_tell_of_an_output_that_has_batches(folder: Path) -> None:
-    job = declare(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    begun = Begun(folder)
     for name in ("in", "out"):
-        open_store(folder / name).write("_spark_metadata/6", b"v1\n")
-    query = declared_query(job, MAIN, control)
-    check_arguments(query, generation, ["in", "out"], str(folder))  # nobody knows which is which
-    (folder / "checkpoints").mkdir(exist_ok=True)
-    facts = {"query_id": "q", "sink": "FileSink[x]", "sink_path": f"file://{folder}/out"}
-    told = {"generation": generation, "control": control, "by": BY, "facts": facts}
-    assert renew_marker(job.checkpoint, job=job.name, query=MAIN, **told) is None  # type: ignore[arg-type]
+        begun.log(name, 6)
+    begun.check_arguments("in", "out")  # nobody knows which is which
+    begun.mark({"query_id": "q", "sink": "FileSink[x]", "sink_path": begun.out.path})
 
-    refused(lambda: check_arguments(query, generation, ["in", "out/"], str(folder)), "sink-used")
-    check_arguments(query, generation, ["in", "new"], str(folder))
+    refused(lambda: begun.check_arguments("in", "out/"), "sink-used")
+    begun.check_arguments("in", "new")
 
 
 @pytest.mark.parametrize(("was", "now"), [("out", "new"), ("--output={}/out", "--output={}/new")])

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.storage import open_store
 from tests.support.checkpoint.recorded import checkpoint
+from tests.support.refuses import refuses
 
 BY = {"user": "somebody", "via": "test"}
 
@@ -36,10 +35,9 @@ def test_a_job_whose_checkpoint_is_gone_is_not_started_from_nothing(tmp_path: Pa
     prepare_launch(job, control, by=BY)
     control.record_query(None, {"epoch": 1, "generation": 1, "query_id": "q"})
 
-    with pytest.raises(RefusedError, match="gone or empty") as caught:
+    with refuses(RefusedError, "checkpoint-lost", match="gone or empty") as caught:
         prepare_launch(job, control, by=BY)
 
-    assert caught.value.code == "checkpoint-lost"
     assert "restore latest-good --job flights --generation" in caught.value.hint
 
 
@@ -60,9 +58,8 @@ def test_a_query_that_has_lost_its_id_is_not_started_under_a_new_one(tmp_path: P
     recorded.into(open_store(job.checkpoint))
 
     for _ in range(2):
-        with pytest.raises(RefusedError, match="has batches, but its file metadata") as caught:
+        with refuses(RefusedError, "query-id-lost", match="has batches, but its file metadata"):
             prepare_launch(job, job.records(), by=BY)
-        assert caught.value.code == "query-id-lost"
 
     (tmp_path / "checkpoint/metadata").write_bytes(checkpoint("3.5.9/hdfs-window").files["metadata"])
     assert prepare_launch(job, job.records(), by=BY).queries["main"].committed == max(recorded.batches())

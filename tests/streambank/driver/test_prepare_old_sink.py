@@ -12,6 +12,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
 from streambank.job.start import start_job
 from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.refuses import refuses
 
 
 def move_on(job: Job, old: str, new: str) -> None:
@@ -31,10 +32,9 @@ def test_an_argument_that_names_the_old_output_is_refused(folder: Path, argument
     job = declare(folder, "--batches", "5", argument.format(folder=folder))
     move_on(job, f"file://{folder}/out", f"file://{folder}/new")
 
-    with pytest.raises(RefusedError, match="generation 2 was restored to write to") as refused:
+    with refuses(RefusedError, "old-sink", match="generation 2 was restored to write to"):
         start_job(job, by=BY, launcher=fake_launcher(folder))
 
-    assert refused.value.code == "old-sink"
     assert job.records().lease.view() is None
 
 

@@ -12,6 +12,7 @@ from streambank.driver.outputs import FILES, TABLE, Output
 from streambank.driver.redirected import SCRATCH, redirected
 from streambank.driver.spec import QuerySpec
 from streambank.sinks.redirect import Redirect
+from tests.support.refuses import refuses
 
 DRILL = Redirect("file:///scratch/orders", scratch=True)
 FORK = Redirect("file:///copy/orders", table="orders_copy", topic="orders-copy")
@@ -76,9 +77,8 @@ def test_each_kind_has_its_place(redirect: Redirect, named: Output, expected: Ou
     ids=str,
 )
 def test_what_has_no_place_is_refused(redirect: Redirect, named: Output) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "sink-not-redirected") as refused:
         redirected(redirect, named, "main")
-    assert refused.value.code == "sink-not-redirected"
     assert str(named) in refused.value.message
 
 

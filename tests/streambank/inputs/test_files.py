@@ -20,6 +20,7 @@ from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from tests.support.jobs.simulated_job import SimulatedJob, quick_store
+from tests.support.refuses import refuses
 from tests.support.repository.repositories import manifest_of
 
 
@@ -178,9 +179,9 @@ def test_a_restore_without_them_is_refused_unless_that_is_accepted(
     assert (source["kind"], source["safe"], source["files_to_read_again"]) == ("file", False, 2)
     assert f"such as {gone.as_uri()}" in plan.source_effect()
     assert plan.possible_choices.source == ("accept",)
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "source-would-lose-files") as caught:
         restore(request())
-    assert caught.value.code == "source-would-lose-files" and "--source accept" in caught.value.hint
+    assert "--source accept" in caught.value.hint
     report = restore(request("accept"))
     assert report.plan.source_effect().endswith("This is accepted.")
     assert any(gone.as_uri() in warning for warning in report.warnings)

@@ -54,6 +54,13 @@ def heal(folder: Path, job: Job, seen: Unhealthy) -> RestartResult:
     return heal_job(job, seen, by=BY, launcher=fake_launcher(folder))
 
 
+def hung(folder: Path, *args: str) -> tuple[Job, Unhealthy]:
+    """A job whose driver makes no progress, and what somebody who looks finds."""
+    job = declare(folder, *HUNG, *args)
+    start(folder, job)
+    return job, found(job)
+
+
 def events(job: Job, kind: str) -> list[dict[str, Any]]:
     return [one.data for one in job.records().events() if one.data["kind"] == kind]
 
@@ -63,9 +70,7 @@ def requests(job: Job) -> list[int]:
 
 
 def test_another_driver_takes_over_from_one_that_makes_no_progress_and_the_records_tell(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     status = job_status(job, launcher=fake_launcher(folder)).health
     assert status is not None and status.state == "unhealthy"
 
@@ -95,9 +100,7 @@ def test_another_driver_takes_over_from_one_that_makes_no_progress_and_the_recor
 
 
 def test_one_that_has_got_on_since_is_left_alone(folder: Path) -> None:
-    job = declare(folder, *HUNG, "--recovers", str(folder / "again"))
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder, "--recovers", str(folder / "again"))
     assert is_still_unhealthy(job, seen)
     (folder / "again").touch()
     poll(lambda: (view := job.records().lease.view()) is not None and view.status["still_s"] == 0)
@@ -108,9 +111,7 @@ def test_one_that_has_got_on_since_is_left_alone(folder: Path) -> None:
 
 
 def test_one_whose_batches_appear_is_left_alone_though_it_does_not_notice_them(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     (folder / "checkpoints/flights/commits/1").write_text("v1\n{}")
 
     assert heal(folder, job, seen).state == "not-needed"
@@ -118,9 +119,7 @@ def test_one_whose_batches_appear_is_left_alone_though_it_does_not_notice_them(f
 
 
 def test_a_driver_that_has_come_since_is_never_touched(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     restart_job(job, by=BY, launcher=fake_launcher(folder))
     assert not is_still_unhealthy(job, seen)
 
@@ -132,9 +131,7 @@ def test_a_driver_that_has_come_since_is_never_touched(folder: Path) -> None:
 
 
 def test_what_somebody_stopped_stays_stopped(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     job.records().set_desired("stopped", by=BY)
     assert not is_still_unhealthy(job, seen)
     assert heal(folder, job, seen).state == "not-desired"
@@ -147,9 +144,7 @@ def test_what_somebody_stopped_stays_stopped(folder: Path) -> None:
 
 
 def test_nothing_is_done_and_nothing_waited_for_while_another_operation_has_the_job(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
 
     with job.records().operation("restore", by=BY):
         assert not is_still_unhealthy(job, seen)
@@ -161,9 +156,7 @@ def test_nothing_is_done_and_nothing_waited_for_while_another_operation_has_the_
 
 
 def test_of_two_that_saw_it_one_restarts(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     results: list[object] = []
 
     def work() -> None:
@@ -208,9 +201,7 @@ def test_a_frozen_driver_is_killed_and_one_that_goes_on_is_not(
 
 @pytest.mark.storm
 def test_a_driver_that_died_meanwhile_is_replaced(folder: Path) -> None:
-    job = declare(folder, *HUNG)
-    start(folder, job)
-    seen = found(job)
+    job, seen = hung(folder)
     end_drivers(job.records())
 
     result = heal(folder, job, seen)

@@ -23,6 +23,7 @@ from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import FileInfo
 from tests.support.jobs.declared import BY, declare
+from tests.support.refuses import refuses
 
 
 class Killed(BaseException):
@@ -165,9 +166,8 @@ def test_a_job_that_runs_or_is_meant_to_is_left_alone(tmp_path: Path) -> None:
     job = ran(tmp_path)
     control = job.records()
     control.set_desired("running", by=BY)
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "not-stopped"):
         move_records(job, by=BY)
-    assert caught.value.code == "not-stopped"
     control.set_desired("stopped", by=BY)
     with control.lease.held("run", by=BY), pytest.raises(RefusedError) as caught:
         move_records(job, by=BY)
@@ -185,14 +185,12 @@ def test_who_opened_the_old_place_before_gets_neither_its_lock_nor_its_lease(tmp
     with pytest.raises(ConflictError) as caught, old.operation("start", by=BY):
         pass
     assert caught.value.code == "records-moved"
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "records-moved"):
         old.lease.acquire([])
-    assert caught.value.code == "records-moved"
     view = old.lease.view()
     assert view is not None and view.state == "ended"
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "records-moved"):
         old.set_desired("running", by=BY)
-    assert caught.value.code == "records-moved"
 
 
 def test_a_lock_that_was_broken_meanwhile_moves_nothing(
@@ -208,9 +206,8 @@ def test_a_lock_that_was_broken_meanwhile_moves_nothing(
             control.lease.break_lease(by=BY, why="it hung", even_live=True)
 
     monkeypatch.setattr(LocalStore, "write", write)
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "claim-lost"):
         move_records(job, by=BY)
-    assert caught.value.code == "claim-lost"
     assert not control.store.exists(MOVED)
     assert job.records().store.uri == control.store.uri
 
@@ -218,9 +215,9 @@ def test_a_lock_that_was_broken_meanwhile_moves_nothing(
 def test_a_place_of_ones_own_has_to_be_declared(tmp_path: Path) -> None:
     job = ran(tmp_path)
     move_records(job, by=BY, to=str(tmp_path / "control"))
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "records-moved") as caught:
         job.records()
-    assert caught.value.code == "records-moved" and f"file://{tmp_path}/control" in caught.value.message
+    assert f"file://{tmp_path}/control" in caught.value.message
     file = tmp_path / "streaming_jobs.toml"
     file.write_text(f'control = "control"\n{file.read_text(encoding="utf-8")}', encoding="utf-8")
     declared = load_jobs(file).job("flights")
@@ -244,19 +241,16 @@ def test_records_are_moved_neither_into_themselves_nor_onto_others(
 ) -> None:
     job = ran(tmp_path)
     JobControl.open(str(tmp_path / "taken"), "flights").record_event("stopped")
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, code):
         move_records(job, by=BY, to=str(tmp_path / to))
-    assert caught.value.code == code
     assert job.records().generation() is not None
 
 
 def test_a_job_without_records_and_a_repository_with_nothing_beside_it(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "never-started"):
         move_records(declare(tmp_path), by=BY)
-    assert caught.value.code == "never-started"
-    with pytest.raises(InputError) as nowhere:
+    with refuses(InputError, "no-place-beside"):
         move_records(replace(declare(tmp_path), repository="s3://bucket"), by=BY)
-    assert nowhere.value.code == "no-place-beside"
 
 
 def test_a_mark_in_the_new_place_that_names_another_folder_has_nothing_deleted_there(tmp_path: Path) -> None:
@@ -267,9 +261,8 @@ def test_a_mark_in_the_new_place_that_names_another_folder_has_nothing_deleted_t
     (other / "kept").write_text("kept")
     target = open_store(tmp_path / "repository.control").child("flights")
     target.write(MOVING, f'{{"from": "file://{other}"}}'.encode())
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "records-twice"):
         move_records(job, by=BY)
-    assert caught.value.code == "records-twice"
     assert (other / "kept").exists()
 
 

@@ -29,6 +29,7 @@ from tests.support.cli import succeed
 from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.kafka.fake_broker import FakeBroker
+from tests.support.refuses import refuses
 
 
 def live(location: str, batches: int) -> LiveCheckpoint:
@@ -129,12 +130,10 @@ def test_several_queries_are_several_savepoints_that_say_so(folder: Path) -> Non
     assert {name: one["batch"] for name, one in result["queries"].items()} == {"left": 1, "right": 3}
     assert {one["job"] for one in result["queries"].values()} == {"flights/left", "flights/right"}
     assert savepoint_job(job, by=BY, query="right", batch=2).savepoints["right"].batch == 2
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "which-query"):
         savepoint_job(job, by=BY, batch=1)
-    assert caught.value.code == "which-query"
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-such-query"):
         savepoint_job(job, by=BY, query="middle")
-    assert caught.value.code == "no-such-query"
 
 
 def test_each_refresh_of_a_copy_can_be_saved_without_what_the_one_before_has_written(tmp_path: Path) -> None:
@@ -241,9 +240,8 @@ def test_a_savepoint_by_another_name_of_the_output_is_the_same(tmp_path: Path) -
 
 
 def test_a_job_that_never_ran_has_nothing_to_save(folder: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "never-started"):
         savepoint_job(declare(folder), by=BY)
-    assert caught.value.code == "never-started"
     assert not (folder / "repository/repository.json").exists()
 
 
@@ -251,26 +249,23 @@ def test_a_job_that_never_committed_says_so(folder: Path) -> None:
     job = declare(folder)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
     LiveCheckpoint(open_store(job.checkpoint)).plan()
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "no-committed-batch") as caught:
         savepoint_job(job, by=BY)
-    assert caught.value.code == "no-committed-batch"
     assert "flights" in caught.value.message and job.checkpoint in caught.value.message
 
 
 def test_a_job_that_has_not_even_a_checkpoint_yet_says_so(folder: Path) -> None:
     job = declare(folder)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "no-committed-batch"):
         savepoint_job(job, by=BY)
-    assert caught.value.code == "no-committed-batch"
 
 
 def test_a_job_that_has_lost_its_checkpoint_is_told_to_restore(running: Job) -> None:
     running.records().record_query(None, {"generation": 1, "query_id": "q"})
     shutil.rmtree(running.checkpoint.removeprefix("file://"))
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "checkpoint-lost") as caught:
         savepoint_job(running, by=BY)
-    assert caught.value.code == "checkpoint-lost"
     assert "restore latest-good --job flights" in caught.value.hint
 
 
@@ -313,9 +308,8 @@ def test_the_savepoint_of_a_stop_has_a_name_and_one_that_is_taken_is_refused_bef
     records.set_desired("running", by=BY)
     with records.lease.held("run", by=BY):
         for name, code in (("before-upgrade", "name-taken"), ("03:00", "bad-savepoint-name")):
-            with pytest.raises(InputError) as caught:
+            with refuses(InputError, code):
                 stop_job(running, by=BY, savepoint=True, name=name, launcher=launcher)
-            assert caught.value.code == code
     desired = records.desired()
     assert desired is not None and desired.state == "running", "it was not stopped for nothing"
 
@@ -365,6 +359,7 @@ def test_state_that_is_gone_is_known_from_what_the_driver_said(
     if not of_this_query:  # negative control: by its files alone it is a query without state
         assert savepoint_job(running, by=BY).savepoints["main"].batch == 2
         return
-    with pytest.raises(NotFoundError, match=f"reported {reported} with batch 2: state was deleted") as lost:
+    with refuses(
+        NotFoundError, "missing-state-file", match=f"reported {reported} with batch 2: state was deleted"
+    ):
         savepoint_job(running, by=BY)
-    assert lost.value.code == "missing-state-file"

@@ -32,6 +32,7 @@ from tests.support.jobs.declared import (
     here,
 )
 from tests.support.processes import child, race
+from tests.support.refuses import refuses
 from tests.support.waiting import poll
 
 RACE = """
@@ -144,9 +145,8 @@ def test_another_spark_is_refused_under_its_name_before_anything_is_launched(fol
     job = declare(folder)
     version = fake_installation(folder).spark_home / "version.py"
     version.write_text('__version__: str = "3.4.4"\n')
-    with pytest.raises(FormatError) as refused:
+    with refuses(FormatError, "spark-not-supported") as refused:
         start(folder, job)
-    assert refused.value.code == "spark-not-supported"
     assert "Spark 3.4.4" in refused.value.message and "`python`" in refused.value.hint
     assert launches(job) == [] and job.records().desired() is None
 
@@ -240,9 +240,8 @@ def test_a_stop_that_comes_while_starts_wait_is_obeyed(folder: Path) -> None:
 
 def test_a_driver_that_dies_early_fails_the_start_with_its_last_words(folder: Path) -> None:
     job = declare(folder, "--die-before-lease", "3")
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "driver-died") as caught:
         start(folder, job)
-    assert caught.value.code == "driver-died"
     assert caught.value.message.endswith("exit code 3 before its first batch: it does not feel well.")
     assert "it does not feel well" in caught.value.hint
     assert job_status(job, launcher=fake_launcher(folder)).state == "failed"
@@ -270,9 +269,8 @@ def test_another_directory_of_a_file_source_is_named_with_the_way_out(folder: Pa
 
 def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path) -> None:
     job = declare(folder, "--die-after-lease", "7")
-    with pytest.raises(StorageError, match="exit code 7") as caught:
+    with refuses(StorageError, "driver-died", match="exit code 7"):
         start(folder, job)
-    assert caught.value.code == "driver-died"
 
 
 def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path) -> None:
@@ -284,17 +282,15 @@ def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path
 
 
 def test_a_query_that_is_refused_after_the_first_batch_of_another_fails_the_start(folder: Path) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "driver-refused") as caught:
         start(folder, declare(folder, "--refused"))
-    assert caught.value.code == "driver-refused"
     assert "exit code 8 soon after the first batch: streambank.core.errors.Refused" in caught.value.message
 
 
 def test_a_query_that_fails_while_the_others_go_on_is_named(folder: Path) -> None:
     job = declare(folder, "--failed", "daily", more='queries = ["raw", "daily"]')
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "start-timeout") as caught:
         start(folder, job, timeout_s=3.0)
-    assert caught.value.code == "start-timeout"
     assert caught.value.message.endswith(
         "is not ready after 3 s: first batch committed by 1 of 2 queries; failed before a first batch: daily "
         "(query daily failed: ValueError: what is this)."
@@ -334,9 +330,8 @@ def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(
 ) -> None:
     job = declare(folder, "--never-trigger")
     caplog.set_level(logging.INFO, "streambank.job")
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "start-timeout"):
         start(folder, job, timeout_s=3.0)
-    assert caught.value.code == "start-timeout"
     launched, first, *_, last = caplog.messages
     assert launched.startswith("The driver of job flights was launched: launch-")
     assert first == "The driver of job flights is starting ..."
@@ -428,9 +423,8 @@ def test_a_changed_checkpoint_is_refused_and_nothing_is_launched(folder: Path) -
     from streambank.declaration.load import load_jobs
 
     moved = load_jobs(file).job("flights")
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "checkpoint-changed"):
         start(folder, moved)
-    assert caught.value.code == "checkpoint-changed"
     assert len(launches(job)) == 1
 
 

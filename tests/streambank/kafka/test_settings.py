@@ -15,6 +15,7 @@ from streambank.kafka.secrets import is_secret
 from streambank.kafka.settings import Brokers, KafkaConnection
 from tests.support.jobs.declared import write_jobs
 from tests.support.kafka.fake_broker import FakeBroker
+from tests.support.refuses import refuses
 
 DECLARED = """
 [jobs.flights.kafka]
@@ -65,9 +66,8 @@ def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> N
 )
 def test_no_mistake_in_the_client_properties_repeats_what_stands_there(tmp_path: Path, line: str) -> None:
     file = write_jobs(tmp_path, more=f"[jobs.flights.kafka]\n{line}\n")
-    with pytest.raises(InputError) as raised:
+    with refuses(InputError, "bad-declaration") as raised:
         load_jobs(file)
-    assert raised.value.code == "bad-declaration"
     assert "hunter2" not in raised.value.message + raised.value.hint
 
 
@@ -138,18 +138,16 @@ def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_properties_that_cannot_be_are_told_without_secrets() -> None:
-    with pytest.raises(InputError) as raised:
+    with refuses(InputError, "bad-kafka-config") as raised:
         connect("127.0.0.1:1", {"security.protocol": "hush", "sasl.password": "hush"}, 1)
-    assert raised.value.code == "bad-kafka-config"
     assert raised.value.__suppress_context__, "the client's own text may hold what is cleaned out of ours"
     assert "hush" not in raised.value.message
 
 
 def test_nobody_listening_is_told_in_time() -> None:
     broker = connect("127.0.0.1:1", {}, 0.5)
-    with pytest.raises(StorageError, match=r"127\.0\.0\.1:1 cannot be asked") as raised:
+    with refuses(StorageError, "kafka-not-reachable", match=r"127\.0\.0\.1:1 cannot be asked") as raised:
         broker.topics(["flights"])
-    assert raised.value.code == "kafka-not-reachable"
     assert raised.value.__suppress_context__
     with pytest.raises(StorageError):
         broker.times({("flights", 0): 1})

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from streambank.control.processes import process
-from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import NOT_NEEDED, write_launch
-from tests.support.jobs.declared import BY, declare
+from streambank.driver.spec import NOT_NEEDED
+from tests.support.jobs.declared import declare, launched
 from tests.support.processes import DEAF, TIDY, child, say
 
 WAITS = """
@@ -38,9 +37,7 @@ def test_its_jvm_may_remove_its_temporary_files(
     tmp_path: Path, code: str, gently_s: float, left: bool
 ) -> None:
     job = declare(tmp_path)
-    control = job.records()
-    spec = prepare_launch(job, control, by=BY)
-    write_launch(control, spec)
+    control, spec = launched(job)
     temporary = tmp_path / "temporary"
     temporary.touch()
     with child(WAITS, job.source, spec.launch_id, code, temporary, str(gently_s)) as driver:

@@ -13,6 +13,7 @@ from streambank.core.errors import RefusedError
 from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.runner.queries import Looks, Managed, Queries
+from tests.support.refuses import refuses
 
 
 @dataclass
@@ -143,9 +144,8 @@ FILES = {"output": Output("files", "file:///out"), "checkpoint": "file:///own"}
 )
 def test_two_unnamed_queries_are_told_apart(one: Queries, other: dict[str, Any], said: str) -> None:
     end(start(one, None, ["a"], **FILES))
-    with pytest.raises(RefusedError, match=said) as error:
+    with refuses(RefusedError, "undeclared-query", match=said):
         start(one, None, ["a"], **{**FILES, **other})
-    assert error.value.code == "undeclared-query"
     end(start(one, None, ["a"], **FILES))
 
 

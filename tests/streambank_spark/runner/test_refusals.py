@@ -12,6 +12,7 @@ from streambank.core.names import MAIN
 from streambank_spark.private import boundary
 from streambank_spark.runner import refusals
 from tests.support.drivers.real_driver import Job, printed
+from tests.support.refuses import refuses
 
 
 @pytest.mark.storm
@@ -56,9 +57,8 @@ def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
     ],
 )
 def test_environments(environment: dict[str, str], code: str) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, code):
         refusals.check_environment(environment)
-    assert refused.value.code == code
 
 
 def test_classic_pyspark_under_spark_submit_is_fine() -> None:
@@ -68,17 +68,15 @@ def test_classic_pyspark_under_spark_submit_is_fine() -> None:
 
 @pytest.mark.parametrize("version", ["3.4.4", "4.4.0", "5.0.0", "4.30.1"])
 def test_a_spark_whose_private_parts_are_unknown(version: str) -> None:
-    with pytest.raises(FormatError) as refused:
+    with refuses(FormatError, "spark-not-supported"):
         boundary.require_known_spark(version)
-    assert refused.value.code == "spark-not-supported"
     boundary.require_known_spark("4.3.0")
 
 
 @pytest.mark.parametrize("path", ["/old", "/old/", "file:/old", "file:///old", "file:///x/../old"])
 def test_an_output_that_a_restore_has_left(path: str) -> None:
-    with pytest.raises(RefusedError, match="restored to write to file:///new") as refused:
+    with refuses(RefusedError, "old-sink", match="restored to write to file:///new"):
         refusals.check_output(path, {"file:///old": "file:///new"})
-    assert refused.value.code == "old-sink"
 
 
 def test_an_output_that_a_restore_has_left_by_another_name_of_s3() -> None:

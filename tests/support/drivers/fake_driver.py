@@ -192,6 +192,10 @@ class Work:
         """Work until it is asked to stop, and answer that."""
         raise NotImplementedError
 
+    def note(self, kind: str, **facts: Any) -> None:
+        """Leave an event of the driver behind."""
+        self.control.record_event(kind, launch_id=self.spec.launch_id, epoch=self.claim.epoch, **facts)
+
 
 class CommitsOnce(Work):
     """One batch of each query, with logs alone; then it waits."""
@@ -235,8 +239,7 @@ class CommitsOnce(Work):
         self.queries = {name: {"batch": -1, "triggered": triggered} for name in self.spec.queries}
         if (failed := self.options.failed) is not None:
             self.queries = {**self.queries, failed: {"batch": -1, "over": True, "failed": True}}
-            facts = {"launch_id": self.spec.launch_id, "query": failed, "failure": "ValueError: what is this"}
-            self.control.record_event("query-ended", **facts)
+            self.note("query-ended", query=failed, failure="ValueError: what is this")
         ends = self.options.run_to_end
         if self.options.refused:
             time.sleep(5 * self.spec.beat_s)  # a heartbeat shows the first batch
@@ -287,8 +290,7 @@ class KeepsCommitting(Work):
             time.sleep(self.options.period_s)
             asked = next(iter(self.driver.stops()), None)
         if asked is not None:
-            facts = {"launch_id": self.spec.launch_id, "epoch": self.claim.epoch, "request": asked.number}
-            self.control.record_event("stop-asked", **facts)
+            self.note("stop-asked", request=asked.number)
             self.control.requests.answer(asked.number, "stopped", exit_code=0)
 
     def commit(self, *, first: bool) -> None:
@@ -334,9 +336,6 @@ class ExecutesAgain(KeepsCommitting):
         both = {"copy": {"parts": _STATE}, "live": {"parts": _STATE}}
         self.note("copy-state-compared", query=name, batch=replay.batches[-1], **both)
         self.note("copy-done", query=name, batches=list(replay.batches))
-
-    def note(self, kind: str, **facts: Any) -> None:
-        self.control.record_event(kind, launch_id=self.spec.launch_id, epoch=self.claim.epoch, **facts)
 
 
 _STATE = [{"rows": 3}]

@@ -17,10 +17,7 @@ from deltalake import DeltaTable
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from streambank.core.errors import RefusedError
-from tests.support.cli import streambank
 from tests.support.jobs.release_story import KEYS, NAME, ReleaseStory
-from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,22 +139,6 @@ class BatchStory(ReleaseStory):
     def keys_of(self, files: range) -> Counter[str]:
         """The keys that these files were the first to bring; the very first one brings more."""
         return Counter(f"k{n}" for n in range((files.start + 1) * KEYS, (files.stop + 1) * KEYS))
-
-    def until_batch(self, batch: int) -> None:
-        """Wait until a batch is committed."""
-
-        def committed() -> bool:
-            newest = self.document("status")["queries"]["main"]["batch"]
-            return newest is not None and int(newest) >= batch
-
-        wait_for(f"batch {batch}", committed)
-
-    def refused(self, savepoint: str, *options: str) -> str:
-        """What a restore says that would lose or repeat rows."""
-        given = ("-r", self.folder / "savepoints", "--jobs", self.jobs, "--job", NAME, "--generation")
-        answer = streambank("restore", savepoint, *given, *options)
-        assert answer.code == RefusedError.exit_code, answer
-        return answer.err
 
     def saved_and_killed(self) -> str:
         """A savepoint of batch 1, three batches after it, and a driver that is killed."""

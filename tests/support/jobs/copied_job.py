@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
+from tests.support.jobs.drill_story import hashes
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
 
 STAGING = """
@@ -108,13 +108,7 @@ class CopiedJob(SimulatedJob):
 
     def live_files(self) -> dict[str, str]:
         """Every file of the live job but those of its repository, by what is in it."""
-        folders = ("ck", "out", f"repository.control/{JOB}")
-        return {
-            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-            for folder in folders
-            for path in sorted((self.folder / folder).rglob("*"))
-            if path.is_file()
-        }
+        return hashes(*(self.folder / name for name in ("ck", "out", f"repository.control/{JOB}")))
 
 
 def numbered(folder: Path) -> set[str]:

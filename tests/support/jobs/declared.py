@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.processes import HostId, this_host, who
@@ -11,6 +13,8 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.driver.installed import Installation
 from streambank.driver.launchers.local import LocalLauncher
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import LaunchSpec, write_launch
 from tests.support.paths import ROOT
 from tests.support.waiting import poll
 
@@ -66,6 +70,14 @@ ttl = "2s"
 def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> Job:
     """That job."""
     return load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
+
+
+def launched(job: Job, **changes: Any) -> tuple[JobControl, LaunchSpec]:
+    """Its records, and a launch that is written among them."""
+    control = job.records()
+    spec = replace(prepare_launch(job, control, by=BY), **changes)
+    write_launch(control, spec)
+    return control, spec
 
 
 def fake_launcher(folder: Path) -> LocalLauncher:

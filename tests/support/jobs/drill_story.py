@@ -12,7 +12,6 @@ from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
-from tests.support.waiting import poll
 
 
 def hashes(*folders: Path) -> dict[str, str]:
@@ -32,18 +31,13 @@ def story_in(folder: Path, application: str = APPLICATION, more: str = "") -> It
     try:
         story.feed(2)
         story.do("start")
-        until_batch(story, 1)
+        story.until_batch(1)
         story.do("savepoint")
         story.feed(3)
-        until_batch(story, 4)
+        story.until_batch(4)
         yield story
     finally:
         end_drivers(load_jobs(story.jobs).job(NAME).records())
-
-
-def until_batch(story: ReleaseStory, batch: int) -> None:
-    """Wait until the live query has committed a batch."""
-    poll(lambda: (story.document("status")["queries"]["main"]["batch"] or 0) >= batch, timeout_s=120)
 
 
 def drill(story: ReleaseStory, *options: str | int, code: int = 0) -> Any:

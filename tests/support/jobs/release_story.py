@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from streambank.core.errors import RefusedError
 from tests.support.cli import Answer, streambank
-from tests.support.waiting import poll
+from tests.support.waiting import poll, wait_for
 
 NAME = "orders"
 APPLICATION = '''
@@ -115,6 +116,13 @@ class ReleaseStory:
         assert answer.code == 0, answer
         return answer.document
 
+    def refused(self, savepoint: str, *options: str) -> str:
+        """What a restore says that would lose or repeat rows."""
+        given = ("-r", self.folder / "savepoints", "--jobs", self.jobs, "--job", NAME, "--generation")
+        answer = self.call("restore", savepoint, *given, *options)
+        assert answer.code == RefusedError.exit_code, answer
+        return answer.err
+
     def kill(self) -> None:
         """End the driver as a machine that fails does."""
         status = self.document("status")
@@ -149,6 +157,15 @@ class ReleaseStory:
     def expected(self) -> Counter[str]:
         """What the output of a run is that nothing disturbs."""
         return Counter(f"k{n}" for n in range((self.files + 1) * KEYS))
+
+    def newest_batch(self) -> int:
+        """The newest committed batch; -1 before the first."""
+        newest = self.document("status")["queries"]["main"]["batch"]
+        return -1 if newest is None else int(newest)
+
+    def until_batch(self, batch: int) -> None:
+        """Wait until a batch is committed."""
+        wait_for(f"batch {batch}", lambda: self.newest_batch() >= batch)
 
     def until_busy(self) -> None:
         """Wait until a batch is under way, and for a moment after that."""

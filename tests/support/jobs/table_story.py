@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from demo.jars import JarSet, delta, iceberg
-from streambank.core.errors import RefusedError
-from tests.support.cli import streambank
 from tests.support.jobs.release_story import KEYS, NAME, ReleaseStory
 from tests.support.spark.releases import OtherSpark, other_spark
 from tests.support.waiting import wait_for
@@ -195,13 +193,6 @@ class TableStory(ReleaseStory):
         for statement in kind.create:
             reader.sql(statement.format(self.table))
 
-    def refused(self, savepoint: str, *options: str) -> str:
-        """What a restore says that would lose or repeat rows."""
-        given = ("-r", self.folder / "savepoints", "--jobs", self.jobs, "--job", NAME, "--generation")
-        answer = streambank("restore", savepoint, *given, *options)
-        assert answer.code == RefusedError.exit_code, answer
-        return answer.err
-
     def files_per_batch(self, most: int) -> None:
         """How many files the next driver's query takes in a batch."""
         self.most.write_text(str(most), encoding="utf-8")
@@ -244,14 +235,6 @@ class TableStory(ReleaseStory):
         """The keys that only the next file will bring."""
         first = (self.files + 1) * KEYS
         return Counter(f"k{n}" for n in range(first, first + KEYS))
-
-    def batch(self) -> int:
-        """The newest committed batch."""
-        return int(self.document("status")["queries"]["main"]["batch"])
-
-    def until_batch(self, batch: int) -> None:
-        """Wait until a batch is committed."""
-        wait_for(f"batch {batch}", lambda: self.batch() >= batch)
 
 
 @contextmanager

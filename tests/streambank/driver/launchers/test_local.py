@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,9 @@ from streambank.driver.installed import (
 from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
-from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher, launched
 from tests.support.paths import ROOT
+from tests.support.refuses import refuses
 from tests.support.waiting import poll
 
 
@@ -59,9 +60,8 @@ def test_a_launch_spec_that_is_not_understood_is_refused(
     job = declare(folder)
     data = prepare_launch(job, job.records(), by=BY).to_dict()
     assert decode_launch(encode_json(data | {"from_a_later_version": 1})).job == "flights"
-    with pytest.raises(FormatError) as caught:
+    with refuses(FormatError, code):
         decode_launch(encode_json(data | change))
-    assert caught.value.code == code
 
 
 def test_several_queries_have_a_checkpoint_each(folder: Path) -> None:
@@ -121,9 +121,7 @@ def test_a_driver_is_found_at_every_moment_of_its_coming_up(folder: Path) -> Non
 
 def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(folder: Path) -> None:
     job = declare(folder)
-    control = job.records()
-    spec = prepare_launch(job, control, by=BY)
-    write_launch(control, spec)
+    control, spec = launched(job)
     launcher = fake_launcher(folder)
     nowhere = replace(job, working_dir="/nowhere")
     handle = launcher.submit(nowhere, control, spec)
@@ -131,9 +129,8 @@ def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(fol
     assert launcher.status(handle).exit_code not in (0, None)
     assert "/nowhere" in "\n".join(launcher.log_lines(handle, 5))
     (folder / "blocked").write_text("")
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "not-started"):
         launcher.submit(job, control, replace(spec, log=str(folder / "blocked" / "x.log")))
-    assert caught.value.code == "not-started"
 
 
 def test_a_job_keeps_the_newest_logs_only(folder: Path) -> None:
@@ -168,27 +165,24 @@ def test_spark_submit_is_found_without_importing_pyspark() -> None:
 
 
 def test_another_interpreter_is_asked_what_it_has(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-python"):
         find_installation("/no/such/python")
-    assert caught.value.code == "no-python"
     bare = tmp_path / "bin" / "python"
     bare.parent.mkdir()
     bare.write_text("#!/bin/sh\necho '{}'\n")
     bare.chmod(0o755)
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-pyspark"):
         find_installation(str(bare))
-    assert caught.value.code == "no-pyspark"
     bare.write_text(f"""#!/bin/sh\necho '{{"pyspark": "{tmp_path}/pyspark/__init__.py"}}'\n""")
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-pyspark") as caught:
         find_installation(str(bare))  # as pyspark-client is, which has no Spark
-    assert caught.value.code == "no-pyspark" and "bin/spark-submit" in caught.value.message
+    assert "bin/spark-submit" in caught.value.message
     distribution(tmp_path / "pyspark")
     found = find_installation(str(bare))
     assert (found.spark_home, found.python) == (tmp_path / "pyspark", str(bare))
     bare.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(StorageError) as broken:
+    with refuses(StorageError, "python-does-not-run"):
         find_installation(str(bare))
-    assert broken.value.code == "python-does-not-run"
 
 
 def test_an_installation_in_site_packages_is_not_put_on_the_path_of_others(
@@ -218,21 +212,12 @@ def test_a_distribution_of_its_own_says_which_spark_it_is(tmp_path: Path) -> Non
     assert (found.spark_home, found.spark_version) == (home, "3.5.9")
     assert require_known_spark(found) == "3.5.9"
     mixed = distribution(tmp_path / "mixed", release="4.2.0", jar="3.4.4")
-    with pytest.raises(FormatError) as refused:
+    with refuses(FormatError, "spark-not-supported") as refused:
         require_known_spark(find_installation(sys.executable, str(mixed)))
-    assert refused.value.code == "spark-not-supported" and "3.4.4" in refused.value.message
-    with pytest.raises(InputError) as caught:
+    assert "3.4.4" in refused.value.message
+    with refuses(InputError, "no-pyspark") as caught:
         find_installation(sys.executable, str(tmp_path))
-    assert caught.value.code == "no-pyspark" and "spark_home" in caught.value.hint
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What of a job says which Spark works on its state."""
-
-    state: StatePolicy
-    spark_home: str | None = None
-    python: str = sys.executable
+    assert "spark_home" in caught.value.hint
 
 
 def test_without_a_pyspark_the_environment_names_the_spark(
@@ -252,30 +237,27 @@ def test_without_a_pyspark_the_environment_names_the_spark(
     script = distribution(tmp_path / "venv")
     (script / "bin" / "spark-submit").chmod(0o755)
     monkeypatch.setenv("PATH", str(script / "bin"))
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-pyspark"):
         find_installation()
-    assert caught.value.code == "no-pyspark"
 
 
 def test_state_is_worked_on_by_a_spark_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = distribution(tmp_path / "old", jar="3.5.9")
     new = distribution(tmp_path / "new", jar="4.3.0")
-    job = Declared(StatePolicy(), spark_home=str(old))
+    job = replace(declare(tmp_path), spark_home=str(old))
     assert installation_for_state(job) == installation_for_state(None) == find_installation()
-    named = Declared(StatePolicy(spark_home=str(new)), spark_home=str(old))
+    named = replace(job, state=StatePolicy(spark_home=str(new)))
     assert installation_for_state(named).spark_home == new
     monkeypatch.setattr(installed, "_origins_here", dict)
     monkeypatch.setenv("PATH", "/nowhere")
-    own = Declared(StatePolicy(), spark_home=str(new))
+    own = replace(job, spark_home=str(new))
     assert installation_for_state(own).spark_home == new, "the job's own, where it can"
-    for wrong in (job, Declared(StatePolicy(spark_home=str(old)), spark_home=str(new))):
-        with pytest.raises(FormatError) as refused:
+    for wrong in (job, replace(own, state=StatePolicy(spark_home=str(old)))):
+        with refuses(FormatError, "spark-not-supported") as refused:
             installation_for_state(wrong)
-        assert refused.value.code == "spark-not-supported"
         assert "3.5.9" in refused.value.message and "state.spark_home" in refused.value.hint
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-pyspark"):
         installation_for_state(None)
-    assert caught.value.code == "no-pyspark"
 
 
 def test_defaults_of_a_spark_that_cannot_be_told_to_read_them_come_first(tmp_path: Path) -> None:

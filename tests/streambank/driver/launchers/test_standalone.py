@@ -19,12 +19,12 @@ from streambank.driver.bundle import program
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.launchers.standalone import StandaloneLauncher, submission
-from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import LaunchSpec, write_launch
+from streambank.driver.spec import LaunchSpec
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.declared import BY, declare, launched
+from tests.support.refuses import refuses
 from tests.support.spark.fake_master import FakeMaster, fake_master
 from tests.support.storage.s3_servers import free_ports
 
@@ -43,11 +43,10 @@ def in_cluster(folder: Path, master: FakeMaster, more: str = "", **launch: str) 
     return declare(folder, more=f'master = "spark://127.0.0.1:7077"\nlaunch = {{{table}}}\n{more}')
 
 
-def launched(job: Job, *, supervised: bool = False) -> tuple[JobControl, LaunchSpec]:
-    control = job.records()
-    spec = replace(prepare_launch(job, control, by=BY), supervised=supervised)
-    write_launch(control, spec)
-    return control, spec
+def submitted(folder: Path, master: FakeMaster, **launch: str) -> tuple[Job, JobControl, LaunchSpec]:
+    """A job that such a cluster runs, and a launch of it."""
+    job = in_cluster(folder, master, **launch)
+    return job, *launched(job)
 
 
 def test_every_property_and_only_declared_variables_are_sent(folder: Path, master: FakeMaster) -> None:
@@ -88,8 +87,7 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
 
 
 def test_what_is_submitted_is_found_watched_and_killed(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     launcher = launcher_for(job)
     assert launcher.find(control) == []
     handle = launcher.submit(job, control, spec)
@@ -114,8 +112,7 @@ def declare_other(folder: Path) -> JobControl:
 
 
 def test_a_driver_without_a_worker_is_known_by_its_event(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     launcher = launcher_for(job)
     launcher.submit(job, control, spec)
     master.workerless = True
@@ -141,8 +138,7 @@ def test_an_unknown_driver_has_ended(folder: Path, master: FakeMaster) -> None:
 
 
 def test_a_lost_answer_makes_no_second_driver(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     master.fault = "lost"
     handle = launcher_for(job).submit(job, control, spec)
     assert (master.fired, len(master.submitted)) == (1, 1)
@@ -150,8 +146,7 @@ def test_a_lost_answer_makes_no_second_driver(folder: Path, master: FakeMaster) 
 
 
 def test_a_lost_answer_of_a_driver_that_waits_says_so(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     master.fault, master.workerless = "lost", True
     with pytest.raises(StorageError) as caught:
         StandaloneLauncher(job.launch, {}, search_s=0.2).submit(job, control, spec)
@@ -169,8 +164,7 @@ def test_a_lost_answer_of_a_driver_that_waits_says_so(folder: Path, master: Fake
 def test_a_master_that_does_not_take_a_driver(
     folder: Path, master: FakeMaster, fault: str, code: str, said: str
 ) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     master.fault = fault
     with pytest.raises(StorageError) as caught:
         StandaloneLauncher(job.launch, {}, search_s=0.1).submit(job, control, spec)
@@ -183,8 +177,7 @@ def test_the_leader_is_asked_where_another_master_stands_by(folder: Path, master
         waiting.fault = "standby"
         (port,) = free_ports(1)
         rest = f"http://127.0.0.1:{port},{waiting.url},{master.url}"
-        job = in_cluster(folder, master, rest=rest)
-        control, spec = launched(job)
+        job, control, spec = submitted(folder, master, rest=rest)
         assert launcher_for(job).submit(job, control, spec).submission == "driver-0001"
         assert (waiting.fired, len(master.submitted)) == (1, 1)
 
@@ -193,9 +186,8 @@ def test_a_master_that_is_down_is_told(folder: Path, master: FakeMaster) -> None
     (port,) = free_ports(1)
     down = f"http://127.0.0.1:{port}"
     job = in_cluster(folder, master, rest=down, web=down)
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "cluster-unreachable"):
         start_job(job, by=BY)
-    assert caught.value.code == "cluster-unreachable"
     status = job_status(job)
     assert status.state == "never-started" and "it is not known whether a driver is starting" in status.why
     (line,) = launcher_for(job).log_lines(Handle("launch-1", (), None, "driver-0001"), 5)
@@ -208,9 +200,8 @@ def test_a_master_that_is_down_is_told(folder: Path, master: FakeMaster) -> None
 
 def test_a_start_that_times_out_leaves_a_driver_that_a_stop_ends(folder: Path, master: FakeMaster) -> None:
     job = in_cluster(folder, master)
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "start-timeout"):
         start_job(job, by=BY, timeout_s=0.1)
-    assert caught.value.code == "start-timeout"
     with pytest.raises(StorageError):
         start_job(job, by=BY, timeout_s=0.1)
     assert len(master.submitted) == 1, "the second start has found the first one's driver"
@@ -239,11 +230,9 @@ def test_the_exit_code_of_a_refused_driver_is_its_own(folder: Path, master: Fake
 
 
 def test_only_python_programs_are_sent(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
-    with pytest.raises(InputError) as caught:
+    job, control, spec = submitted(folder, master)
+    with refuses(InputError, "not-pyspark"):
         launcher_for(job).check(replace(job, application="/x/app.jar"))
-    assert caught.value.code == "not-pyspark"
     launcher_for(job).check(replace(job, application="/only/there.py"))
     launcher_for(job).submit(job, control, replace(spec, application="/only/there.py"))
 

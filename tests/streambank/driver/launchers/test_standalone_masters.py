@@ -18,8 +18,9 @@ from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
-from tests.support.jobs.declared import BY
+from tests.streambank.driver.launchers.test_standalone import in_cluster, master, submitted
+from tests.support.jobs.declared import BY, launched
+from tests.support.refuses import refuses
 from tests.support.spark.fake_master import FakeMaster, fake_master
 
 pytestmark = pytest.mark.storm
@@ -72,8 +73,7 @@ def mute_host() -> Iterator[tuple[str, list[bytes]]]:
 def test_one_that_does_not_lead_says_nothing_about_drivers(
     folder: Path, master: FakeMaster, says: str
 ) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     launcher = launcher_for(job)
     handle = launcher.submit(job, control, spec)
     master.status = says
@@ -83,9 +83,8 @@ def test_one_that_does_not_lead_says_nothing_about_drivers(
         lambda: launcher.find(control),
         lambda: launcher.submit(job, control, spec),
     ):
-        with pytest.raises(StorageError, match=says) as caught:
+        with refuses(StorageError, "cluster-refused", match=says):
             ask()
-        assert caught.value.code == "cluster-refused"
     assert (master.killed, len(master.submitted)) == ([], 1)
 
 
@@ -94,8 +93,7 @@ def test_the_leader_is_asked_for_everything(folder: Path, master: FakeMaster, sa
     with fake_master() as other:
         other.status = says
         both = f"{other.url},{master.url}"
-        job = in_cluster(folder, master, rest=both, web=both)
-        control, spec = launched(job)
+        job, control, spec = submitted(folder, master, rest=both, web=both)
         launcher = launcher_for(job)
         handle = launcher.submit(job, control, spec)
         assert launcher.status(handle).state == "running"
@@ -112,12 +110,10 @@ def test_a_change_of_the_master_is_no_end_of_a_driver(folder: Path, master: Fake
             master.status = "RECOVERING"
             return super().status(handle)
 
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "start-timeout"):
         start_job(job, by=BY, timeout_s=0.3, launcher=Failover(job.launch))
-    assert caught.value.code == "start-timeout"
-    with pytest.raises(StorageError) as refused:
+    with refuses(StorageError, "cluster-refused"):
         stop_job(job, by=BY)
-    assert refused.value.code == "cluster-refused"
     assert job.records().last_event("stopped") is None, "it runs"
     assert master.states == {"driver-0001": "RUNNING"}
 
@@ -131,8 +127,7 @@ def test_a_host_that_is_gone_is_passed_over(
             http.send_json(f"{gone}/v1", {})
         assert caught.value.code == "cluster-unreachable", "nothing can have been sent"
         both = f"{gone},{master.url}"
-        job = in_cluster(folder, master, rest=both, web=both)
-        control, spec = launched(job)
+        job, control, spec = submitted(folder, master, rest=both, web=both)
         launcher = launcher_for(job)
         handle = launcher.submit(job, control, spec)
         assert launcher.status(handle).state == "running"
@@ -143,8 +138,7 @@ def test_a_host_that_is_gone_is_passed_over(
 def test_only_a_submission_ends_where_no_answer_comes(folder: Path, master: FakeMaster) -> None:
     with mute_host() as (mute, taken):
         both = f"{mute},{master.url}"
-        job = in_cluster(folder, master, rest=both, web=both)
-        control, spec = launched(job)
+        job, control, spec = submitted(folder, master, rest=both, web=both)
         launcher = StandaloneLauncher(job.launch, {}, search_s=0.1)
         with pytest.raises(StorageError) as caught:
             launcher.submit(job, control, spec)
@@ -171,8 +165,7 @@ def test_an_answer_that_cannot_be_read_makes_no_second_driver(
 
 
 def test_what_cannot_be_looked_for_may_have_been_taken(folder: Path, master: FakeMaster) -> None:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     master.fault = "lost"
     master.page = '{"status": "RECOVERING"}'
     with pytest.raises(StorageError) as caught:
@@ -196,9 +189,8 @@ def test_what_is_no_master_is_told(folder: Path, master: FakeMaster, page: str) 
     job = in_cluster(folder, master)
     control, _ = launched(job)
     master.page = page
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "cluster-refused"):
         launcher_for(job).find(control)
-    assert caught.value.code == "cluster-refused"
     assert "it is not known whether a driver is starting" in job_status(job).why
 
 

@@ -14,16 +14,15 @@ from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import launched_handle, record_location
 from streambank.job.start import start_job
 from streambank.job.status import job_status
-from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
-from tests.support.jobs.declared import BY
+from tests.streambank.driver.launchers.test_standalone import in_cluster, master, submitted
+from tests.support.jobs.declared import BY, launched
 from tests.support.spark.fake_master import FakeMaster
 
 __all__ = ["master"]
 
 
 def relaunched(folder: Path, master: FakeMaster) -> tuple[Launcher, JobControl, Handle]:
-    job = in_cluster(folder, master)
-    control, spec = launched(job)
+    job, control, spec = submitted(folder, master)
     launcher = launcher_for(job)
     handle = launcher.submit(job, control, spec)
     control.record_event("launched", launch_id=spec.launch_id, submission=handle.submission)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from streambank.core.errors import InputError
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.launchers.standalone import submission
-from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
+from tests.streambank.driver.launchers.test_standalone import in_cluster, master
+from tests.support.jobs.declared import launched
+from tests.support.refuses import refuses
 from tests.support.spark.fake_master import FakeMaster
 
 __all__ = ["master"]
@@ -63,9 +63,9 @@ def test_what_is_no_text_is_read_as_spark_reads_it(folder: Path, master: FakeMas
 
 def test_settings_that_cannot_be_read_are_told(folder: Path, master: FakeMaster) -> None:
     defaults(folder).mkdir()
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-spark-defaults") as caught:
         sent(folder, master)
-    assert caught.value.code == "no-spark-defaults" and "spark-defaults.conf" in caught.value.message
+    assert "spark-defaults.conf" in caught.value.message
 
 
 def test_the_command_of_a_driver_is_shown_without_secrets(folder: Path, master: FakeMaster) -> None:

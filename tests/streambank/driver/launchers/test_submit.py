@@ -19,11 +19,10 @@ from streambank.declaration.declaration import Job
 from streambank.driver.launchers import submit as submitting
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
-from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import write_launch
-from tests.streambank.driver.launchers.test_yarn import APPLICATION, launched, submit_with
-from tests.support.jobs.declared import BY, declare
+from tests.streambank.driver.launchers.test_yarn import APPLICATION, submit_with
+from tests.support.jobs.declared import declare, launched
 from tests.support.processes import child
+from tests.support.refuses import refuses
 from tests.support.waiting import poll
 
 SUBMITS = f"echo 'Submitted application {APPLICATION}'"
@@ -40,7 +39,8 @@ STARTER = """
 import pathlib, sys
 from streambank.driver.launchers.yarn import YarnLauncher
 from tests.streambank.driver.launchers.test_submit import on_yarn
-from tests.streambank.driver.launchers.test_yarn import launched, submit_with
+from tests.streambank.driver.launchers.test_yarn import submit_with
+from tests.support.jobs.declared import launched
 folder = pathlib.Path(sys.argv[1])
 job = on_yarn(folder)
 control, spec = launched(job)
@@ -67,9 +67,7 @@ def on_yarn(folder: Path) -> Job:
 
 
 def submit(job: Job, folder: Path, script: str) -> None:
-    control = job.records()
-    spec = prepare_launch(job, control, by=BY)
-    write_launch(control, spec)
+    control, spec = launched(job)
     YarnLauncher(job.launch, {}, submit_with(folder, script)).submit(job, control, spec)
 
 
@@ -182,9 +180,8 @@ def test_nothing_is_left_of_what_never_began(folder: Path, temporary: Path) -> N
     installation = submit_with(folder, SUBMITS)
     installation.spark_submit.chmod(0o600)
     control, spec = launched(job)
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "not-started"):
         YarnLauncher(job.launch, {}, installation).submit(job, control, spec)
-    assert caught.value.code == "not-started"
     assert list(temporary.iterdir()) == []
 
 

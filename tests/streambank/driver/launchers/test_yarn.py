@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
-from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.installed import Installation
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
-from streambank.driver.prepare import prepare_launch
-from streambank.driver.spec import LaunchSpec, write_launch
-from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.declared import declare, launched
+from tests.support.refuses import refuses
 from tests.support.storage.s3_servers import free_ports
 from tests.support.waiting import poll
 
@@ -104,13 +102,6 @@ def on_yarn(folder: Path, manager: FakeManager, mode: str = "cluster", more: str
     launch = f'deploy_mode = "{mode}", queue = "streams", resource_manager = "{manager.url}"'
     kerberos = 'principal = "etl@X", keytab = "etl.keytab"'
     return declare(folder, more=f'master = "yarn"\nlaunch = {{{launch}, {kerberos}}}\n{more}')
-
-
-def launched(job: Job) -> tuple[JobControl, LaunchSpec]:
-    control = job.records()
-    spec = prepare_launch(job, control, by=BY)
-    write_launch(control, spec)
-    return control, spec
 
 
 def submit_with(folder: Path, script: str) -> Installation:
@@ -219,9 +210,8 @@ def test_a_submission_that_says_nothing_is_looked_for(folder: Path, manager: Fak
     job = on_yarn(folder, manager)
     control, spec = launched(job)
     launcher = YarnLauncher(job.launch, {}, submit_with(folder, "exit 0"))
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "submit-unanswered"):
         launcher.submit(job, control, spec)
-    assert caught.value.code == "submit-unanswered"
     manager.apps.append(app_of(job, spec.launch_id, manager))
     assert launcher.submit(job, control, spec).submission == APPLICATION
 
@@ -255,9 +245,8 @@ def test_a_manager_that_refuses_or_is_down_is_told(folder: Path, manager: FakeMa
         folder,
         more=f'master = "yarn"\nlaunch = {{deploy_mode = "cluster", resource_manager = "http://127.0.0.1:{port}"}}',
     )
-    with pytest.raises(StorageError) as unreachable:
+    with refuses(StorageError, "cluster-unreachable"):
         YarnLauncher(down.launch, {}).find(control)
-    assert unreachable.value.code == "cluster-unreachable"
 
 
 @pytest.mark.parametrize(
@@ -280,9 +269,8 @@ def test_what_is_no_manager_is_told(folder: Path, manager: FakeManager, answer: 
     manager.answer = lambda path: answer  # type: ignore[method-assign]
     launcher = YarnLauncher(job.launch, {})
     for ask in (lambda: launcher.find(control), lambda: launcher.status(Handle("l", (), None, APPLICATION))):
-        with pytest.raises(StorageError) as caught:
+        with refuses(StorageError, "cluster-refused"):
             ask()
-        assert caught.value.code == "cluster-refused"
 
 
 @pytest.mark.parametrize(
@@ -311,6 +299,5 @@ def test_hadoops_configuration_says_where_the_manager_is(folder: Path, text: str
 def test_a_manager_that_nobody_names(folder: Path, text: str) -> None:
     (folder / "yarn-site.xml").write_text(text or "<configuration/>")
     job = declare(folder, more='master = "yarn"\nlaunch.deploy_mode = "cluster"')
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-resource-manager"):
         YarnLauncher(job.launch, {"HADOOP_CONF_DIR": str(folder)} if text else {})
-    assert caught.value.code == "no-resource-manager"
