@@ -11,9 +11,9 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.copies import begin_refresh, begun_refreshes
-from streambank.control.generations import check_together
 from streambank.control.records import RecordStream
 from streambank.control.rollbacks import RollbackNote, check_not_rolled_back, pending_rollback
+from streambank.control.together import check_together
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.job.sign_records import sign_records

@@ -35,7 +35,14 @@ from typing import Annotated, Any, Literal
 from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, person, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json
-from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError, StreambankError
+from streambank.core.errors import (
+    ConflictError,
+    FormatError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.core.shape import HIDDEN, decode, encode
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
@@ -123,6 +130,17 @@ class ClaimView:
     end: Mapping[str, Any]
     fading: bool = False
     frozen: str = ""
+
+    @property
+    def launch_id(self) -> str | None:
+        """The launch of the driver that holds or held it; None for an operation, or where nothing tells."""
+        said = None if self.holder is None else self.holder.details.get("launch_id")
+        return None if said is None else str(said)
+
+    @property
+    def is_driver(self) -> bool:
+        """Whether a driver holds or held it, and not an operation such as a restore."""
+        return self.holder is not None and self.holder.details.get("purpose") == "run"
 
     @property
     def free(self) -> bool:
@@ -265,6 +283,27 @@ class Claims:
             except BaseException:
                 claim.withdraw()
                 raise
+
+    def break_off(
+        self,
+        refusal: Callable[[ClaimView], RefusedError],
+        *,
+        by: Mapping[str, str],
+        why: str,
+        even_live: bool = False,
+    ) -> ClaimView | None:
+        """End the claim of a holder that is known to be dead; what was broken, None where nothing was held.
+
+        Raises:
+            RefusedError: `refusal`, where the holder lives, and `even_live` was not given.
+        """
+        view = self.view()
+        if view is None or view.state == "ended":
+            return None
+        if view.state == "live" and not even_live:
+            raise refusal(view)
+        self.end(view.epoch, "broken", by=dict(by), why=why)
+        return view
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
         """Record that an epoch is over; False where that is recorded already."""

@@ -167,6 +167,11 @@ class JobControl:
             raise moved_meanwhile(self.store)
         return Desired(state, dict(by), why, at, number)
 
+    def is_stopped(self) -> bool:
+        """Whether the job is meant to be stopped."""
+        desired = self.desired()
+        return desired is not None and desired.state == "stopped"
+
     def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
         """The newest record of what is meant to be that some people made; None where they made none."""
         return next(
@@ -187,6 +192,11 @@ class JobControl:
     def generation(self, query: str | None = None) -> Generation | None:
         """The current generation of a query; None before the first start."""
         return self.generations(query).current()
+
+    def checkpoint(self, query: str, declared: str) -> str:
+        """Where a query works: in its current generation, or as declared before its first start."""
+        current = self.generation(query)
+        return declared if current is None else current.location
 
     # Who may act.
 

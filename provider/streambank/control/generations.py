@@ -8,22 +8,20 @@ conditional create: it has happened, or it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from streambank.control.operation import Operation
 from streambank.control.records import Record, RecordStream
 from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject, decode, encode
+from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject, decode
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import service_name
 from streambank.storage.store import Store
-
-TOGETHER = "restored-together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +87,6 @@ class Generation(JsonObject):
                 hint="It was copied or edited. Once you know which generation counts, move it away.",
             )
         return found
-
-
-class RecordsOfJob(Protocol):
-    """The records of a job, as far as they are needed here (`control.control.JobControl`)."""
-
-    @property
-    def store(self) -> Store:
-        """Where they are."""
-
-    @property
-    def name(self) -> str:
-        """The job."""
-
-    @property
-    def signer(self) -> Signer:
-        """Signs them, and verifies them."""
 
 
 class Generations:
@@ -282,89 +264,6 @@ class Generations:
                 code="generation-moved",
                 hint="Plan again from the job's current generation.",
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What a query of a job gets from a restore of all of them.
-
-    Attributes:
-        generation: The number of the generation that it becomes, or of a higher one.
-    """
-
-    savepoint: str
-    generation: int
-
-
-def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Mapping[str, str]) -> None:
-    """Leave behind which queries are restored as one, before the first of them is; with the lock in hand."""
-    together_records(control).append(
-        {
-            "at": to_json_time(utc_now()),
-            "by": dict(by),
-            "queries": {name: encode(one) for name, one in queries.items()},
-        }
-    )
-
-
-def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
-    """What the newest restore of all queries of a job was to do, by query; empty where there was none.
-
-    Raises:
-        FormatError: The note cannot be read (code `damaged-record`).
-    """
-    record = together_records(control).latest()
-    if record is None:
-        return {}
-    return decode(
-        dict[str, Noted],
-        record.data.get("queries"),
-        f"record {together_records(control).describe(record.number)}",
-        at="queries",
-        hint="It records that all queries of the job were restored as one. Restore each of them, and "
-        "move the record away.",
-    )
-
-
-def left_together(control: RecordsOfJob, queries: Collection[str]) -> tuple[str, ...]:
-    """Queries that the newest restore of all of them has left, having restored others; empty for none.
-
-    Args:
-        queries: The queries that the job declares; others do not count.
-
-    Raises:
-        FormatError: Its note cannot be read (code `damaged-record`).
-    """
-    noted = {name: one for name, one in noted_together(control).items() if name in queries}
-    left = []
-    for name, one in noted.items():
-        numbers = Generations(control.store, control.name, name).records.numbers()
-        if not numbers or numbers[-1] < one.generation:
-            left.append(name)
-    return tuple(left) if len(left) < len(noted) else ()
-
-
-def check_together(control: RecordsOfJob, queries: Collection[str]) -> None:
-    """Make sure that no restore of all queries of a job has ended with some of them restored.
-
-    Raises:
-        RefusedError: One has (code `restore-unfinished`).
-        FormatError: Its note cannot be read.
-    """
-    left = left_together(control, queries)
-    if left:
-        raise RefusedError(
-            f"A restore of all queries of job {control.name} has ended before it restored {', '.join(left)}: "
-            "the others would go on from their savepoints, and these would not "
-            f"({control.store.uri}/{TOGETHER}).",
-            code="restore-unfinished",
-            hint=f"`streambank job restore {control.name}` restores those, too; or restore each alone.",
-        )
-
-
-def together_records(control: RecordsOfJob) -> RecordStream:
-    """The records of which queries are restored as one; signed where there are keys."""
-    return RecordStream(control.store, TOGETHER, signer=control.signer)
 
 
 def is_generation_of(declared: str, location: str) -> bool:

@@ -19,6 +19,7 @@ from streambank.core.errors import RefusedError
 from streambank.storage.store import Store
 
 LeaseView = ClaimView
+_RECENT = 20
 IN_CLUSTER = "in_cluster"
 """The detail of a claim by which a driver says that a cluster runs it."""
 
@@ -88,9 +89,9 @@ class Lease:
         finally:
             keeper.end()
 
-    def recent_launches(self, count: int = 20) -> set[str]:
+    def recent_launches(self) -> set[str]:
         """The launches that held the newest epochs: their drivers are not coming up, they have been."""
-        return self.launches(newest=count)
+        return self.launches(newest=_RECENT)
 
     def launches(self, *, newest: int | None = None) -> set[str]:
         """The launches that held any epoch that is still recorded (or only the newest ones)."""
@@ -149,10 +150,4 @@ class Lease:
         Raises:
             RefusedError: The holder lives, and `even_live` was not given (code `lease-held`).
         """
-        view = self.view()
-        if view is None or view.state == "ended":
-            return None
-        if view.state == "live" and not even_live:
-            raise self.refusal(view)
-        self.claims.end(view.epoch, "broken", by=dict(by), why=why)
-        return view
+        return self.claims.break_off(self.refusal, by=by, why=why, even_live=even_live)

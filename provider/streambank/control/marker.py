@@ -137,12 +137,13 @@ def read_marker(checkpoint: str) -> Marker | None:
     return Marker.from_dict(decode_json(data, what), what)
 
 
-def write_marker(checkpoint: str, marker: Marker) -> None:
+def write_marker(checkpoint: str, marker: Marker, *, exclusive: bool = False) -> None:
     """Replace the marker of a declared checkpoint; nothing where it is the root of its store."""
     place = _place(checkpoint)
     if place is not None:
         store, name = place
-        store.write(name, encode_json(replace(marker, at=to_json_time(utc_now())).to_dict()))
+        data = encode_json(replace(marker, at=to_json_time(utc_now())).to_dict())
+        store.write(name, data, exclusive=exclusive)
 
 
 def create_marker(checkpoint: str, marker: Marker) -> bool:
@@ -151,12 +152,8 @@ def create_marker(checkpoint: str, marker: Marker) -> bool:
     Returns:
         Whether it was written, or there is no place for one: the directory is the root of its store.
     """
-    place = _place(checkpoint)
-    if place is None:
-        return True
-    store, name = place
     try:
-        store.write(name, encode_json(replace(marker, at=to_json_time(utc_now())).to_dict()), exclusive=True)
+        write_marker(checkpoint, marker, exclusive=True)
     except ConflictError as error:
         if error.code != "exists":
             raise

@@ -149,17 +149,14 @@ class OperationLock:
         Raises:
             RefusedError: The holder lives, and `even_live` was not given (code `operation-live`).
         """
-        view = self.view()
-        if view is None or view.state == "ended":
-            return None
-        if view.state == "live" and not even_live:
-            raise RefusedError(
-                f"The operation on job {self.job} is alive: {view.describe()} ({view.why}).",
-                code="operation-live",
-                hint="Wait until it ends, or end that process, then break its lock.",
-            )
-        self.claims.end(view.epoch, "broken", by=dict(by), why=why)
-        return view
+        return self.claims.break_off(self._alive, by=by, why=why, even_live=even_live)
+
+    def _alive(self, view: ClaimView) -> RefusedError:
+        return RefusedError(
+            f"The operation on job {self.job} is alive: {view.describe()} ({view.why}).",
+            code="operation-live",
+            hint="Wait until it ends, or end that process, then break its lock.",
+        )
 
 
 def _kind(view: ClaimView) -> str:

@@ -235,41 +235,29 @@ def send_signal(target: ProcessId, number: int) -> bool:
         StorageError: This user may not (code `not-permitted`).
     """
     try:
-        descriptor = os.pidfd_open(target.pid)
+        descriptor: int | None = os.pidfd_open(target.pid)
     except ProcessLookupError:
         return False
     except OSError:  # the kernel has none, or a container forbids them
-        return _send_by_pid(target, number)
+        descriptor = None
     try:
         # The descriptor names the process that has the pid now; whether it is the one that is meant is asked
         # after.
         if not target.is_living():
             return False
-        signal.pidfd_send_signal(descriptor, number)
+        if descriptor is None:
+            os.kill(target.pid, number)
+        else:
+            signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return False
     except PermissionError as error:
-        raise _not_permitted(target) from error
+        raise StorageError(
+            f"Process {target.pid} ({target.role}) belongs to another user.",
+            code="not-permitted",
+            hint="Run this as that user.",
+        ) from error
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
     return True
-
-
-def _send_by_pid(target: ProcessId, number: int) -> bool:
-    try:
-        if not target.is_living():
-            return False
-        os.kill(target.pid, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError as error:
-        raise _not_permitted(target) from error
-    return True
-
-
-def _not_permitted(target: ProcessId) -> StorageError:
-    return StorageError(
-        f"Process {target.pid} ({target.role}) belongs to another user.",
-        code="not-permitted",
-        hint="Run this as that user.",
-    )

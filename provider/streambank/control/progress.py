@@ -246,9 +246,8 @@ def segment_head(store: Store, key: str) -> SegmentHead | None:
 
 def last_progress(store: Store, query: str | None = None) -> ProgressRecord | None:
     """The newest record of a query, read from the end of its files; None where there is none."""
-    prefix = f"progress/{query or MAIN}"
-    for number in reversed(segment_numbers(store, prefix)):
-        record = last_of_segment(store, segment_key(prefix, number))
+    for key in reversed(progress_keys(store, query)):
+        record = last_of_segment(store, key)
         if record is not None:
             return record
     return None
@@ -296,11 +295,10 @@ def progress_of_batch(
         since: Leave out what was written down before: a batch of that number from before a restore.
         until: Leave out what was written down later: after a restore the same number may have run again.
     """
-    prefix = f"progress/{query or MAIN}"
     sought = f'"batch":{batch},'.encode()
-    for number in reversed(segment_numbers(store, prefix)):
+    for key in reversed(progress_keys(store, query)):
         try:
-            lines = read_record(store, segment_key(prefix, number), MOST_BYTES).split(b"\n")[:-1]
+            lines = read_record(store, key, MOST_BYTES).split(b"\n")[:-1]
         except NotFoundError:  # rolled away while we read
             continue
         for line in reversed(lines):

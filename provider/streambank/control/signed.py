@@ -80,9 +80,6 @@ class Signer:
         Args:
             identity: Whose record it is; that of the store when left out, which is made where there is none.
             anywhere: See `check`.
-
-        Raises:
-            IntegrityError: See `identity`.
         """
         if self.keys:
             if self.of_place:
@@ -110,13 +107,13 @@ class Signer:
             return
         if self.of_place and self._known is None:
             self._known = self.identity(anywhere=True)
-        if self._is_signed(key, data, names):
-            return None if anywhere else self._check_place(self._known)
-        # A listing that overlaps with a write can show the record without its signature, and the identity may
-        # be another one by now: look again.
-        if self.of_place:
-            self._known = self.identity(anywhere=True)
-        signed = self._is_signed(key, data, self.store.names(key.rpartition("/")[0]))
+        signed = self._is_signed(key, data, names)
+        if not signed:
+            # A listing that overlaps with a write can show the record without its signature, and the identity
+            # may be another one by now: look again.
+            if self.of_place:
+                self._known = self.identity(anywhere=True)
+            signed = self._is_signed(key, data, self.store.names(key.rpartition("/")[0]))
         if signed:
             return None if anywhere else self._check_place(self._known)
         if signed is False:
@@ -200,11 +197,7 @@ class Signer:
         return found
 
     def require_place(self) -> None:
-        """Make sure that these records are not those of another place, before anything rests on them.
-
-        Raises:
-            IntegrityError, FormatError: See `identity`.
-        """
+        """Make sure that these records are not those of another place, before anything rests on them."""
         if self.keys:
             self.identity()
 
@@ -229,9 +222,6 @@ class Signer:
             unsigned: Also where the identity that is there is not signed.
             begin: Write one where there is none to go on from: what is signed in its name stays so where the
                 rest is cut off.
-
-        Raises:
-            IntegrityError, FormatError: See `identity`.
         """
         try:
             self._known = self.identity(anywhere=True)

@@ -197,9 +197,9 @@ class Watches:
                 hint="Look at it, and move it away: the next watcher writes another one.",
             ) from error
 
-    def begin(self, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S) -> Watcher:
+    def begin(self, *, by: Mapping[str, str], desired: int | None) -> Watcher:
         """Become the newest watcher; which one, to give signs with."""
-        identity, data = _begun(by, desired, next_s)
+        identity, data = _begun(by, desired)
         return Watcher(self.records.append(data), identity)
 
     def begin_again(
@@ -208,7 +208,6 @@ class Watches:
         *,
         by: Mapping[str, str],
         desired: int | None,
-        next_s: float = SIGN_EVERY_S,
         gone: Watcher | None = None,
     ) -> Watcher | None:
         """As `begin`, for a watcher where none acts; None where one does, or another one was faster.
@@ -222,7 +221,7 @@ class Watches:
         newest = watcher if standing.other is None else standing.other.watcher
         if not (standing.lost or (gone is not None and newest == gone)):
             return None
-        identity, data = _begun(by, desired, next_s)
+        identity, data = _begun(by, desired)
         return Watcher(last + 1, identity) if self.records.create(last + 1, data) else None
 
     def sign(
@@ -319,11 +318,11 @@ class Watches:
         raise AssertionError("the last look returns")
 
 
-def _begun(by: Mapping[str, str], desired: int | None, next_s: float) -> tuple[str, JsonDict]:
+def _begun(by: Mapping[str, str], desired: int | None) -> tuple[str, JsonDict]:
     now = utc_now()
     identity = f"{int(now.timestamp() * 1000)}-{secrets.token_hex(8)}"
     data = {"id": identity, "at": to_json_time(now), "by": dict(by), "desired": desired}
-    return identity, {**data, "next_s": next_s}
+    return identity, {**data, "next_s": SIGN_EVERY_S}
 
 
 def _watcher(record: Record) -> Watcher:

@@ -254,8 +254,7 @@ class _Driver:
         return not self.trial.launcher().find(self.control)
 
     def _is_dead(self) -> bool:
-        view = self.control.lease.settle()
-        return view is None or view.free
+        return _is_free(self.control)
 
     def _require_no_other(self) -> None:
         """A second driver of a launch is refused the lease, and leaves that behind.

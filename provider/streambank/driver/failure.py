@@ -396,7 +396,7 @@ def _failed_query(control: JobControl, launch_id: str, newest: int) -> JsonDict 
     return None
 
 
-def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None) -> DriverFailure | None:
+def failure_in(lines: Sequence[str]) -> DriverFailure | None:
     """What a log says went wrong last; None for an empty log.
 
     Without an exception in it, that is the last line of level ERROR; else the last line.
@@ -406,17 +406,15 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
         block = deciding[1]
         cause = [line for line in _errors(block) if not _opens(line)] or _errors(block)
         return DriverFailure(
-            shown(_followed(_bare(cause[-1]), lines), variables),
-            tuple(shown(line, variables) for line in _short(block)),
+            shown(_followed(_bare(cause[-1]), lines)),
+            tuple(map(shown, _short(block))),
         )
     own = [line.strip() for line in lines if line.strip()]
     said = [line for line in own if not _EVENT.match(line)] or own
     found = next((line for line in reversed(said) if _LEVEL.match(line)), said[-1] if said else None)
-    return (
-        None
-        if found is None
-        else DriverFailure(shown(_bare(found), variables), known=_LEVEL.match(found) is not None)
-    )
+    if found is None:
+        return None
+    return DriverFailure(shown(_bare(found)), known=_LEVEL.match(found) is not None)
 
 
 def shown(text: str, variables: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import streambank
 from streambank.core.errors import FormatError, InputError, StorageError, StreambankError
@@ -27,6 +27,9 @@ from streambank.driver.spark_releases import (
     rewrites_state,
     spark_version_of,
 )
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
 
 ENTRY = "run_query.py"
 _PACKAGES = ("pyspark", "streambank_spark")
@@ -75,9 +78,6 @@ class Installation:
         Returns:
             The option that says so; and the content of the file: where spark-submit has no such option, the
             defaults come first in it.
-
-        Raises:
-            InputError: The defaults are there and cannot be read (code `bad-spark-conf`).
         """
         version = self.spark_version
         release = None if version is None else release_of(version)
@@ -157,29 +157,22 @@ def _distribution_here() -> Path | None:
     return None
 
 
-def installation_of(job: SparkDeclaration) -> Installation:
-    """What the drivers of a declared job are started with on this machine.
-
-    Raises:
-        InputError: See `find_installation`.
-    """
+def installation_of(job: Job) -> Installation:
+    """What the drivers of a declared job are started with on this machine."""
     return find_installation(job.python, job.spark_home)
 
 
-def installation_that_submits(job: SparkDeclaration) -> Installation:
+def installation_that_submits(job: Job) -> Installation:
     """What the drivers of a declared job are submitted to a cluster with.
 
     The job's own, where its interpreter is on this machine, too; else that of this process.
-
-    Raises:
-        InputError: See `find_installation`.
     """
     if job.python == sys.executable or not Path(job.python).is_file():
         return find_installation(spark_home=job.spark_home)
     return installation_of(job)
 
 
-def own_installation(find: Callable[[], SparkDeclaration | None]) -> Installation | None:
+def own_installation(find: Callable[[], Job | None]) -> Installation | None:
     """The Spark that a job runs on, for executors where none is installed; None where it has none.
 
     Args:
@@ -192,7 +185,7 @@ def own_installation(find: Callable[[], SparkDeclaration | None]) -> Installatio
         return None
 
 
-def installation_for_state(job: DeclaredForState | None, *, rewrites: bool = True) -> Installation:
+def installation_for_state(job: Job | None, *, rewrites: bool = True) -> Installation:
     """The Spark that works on a job's state, beside the one that the job runs on.
 
     The one that the job's table `state` names; else the first on which work on state runs: the installed one,
@@ -246,38 +239,6 @@ def _first_for_state(found: Sequence[Installation], *, rewrites: bool) -> Instal
         hint=f"Name a Spark {listed(FOR_STATE)} as `state.spark_home` or `state.python` of the job, or in "
         "SPARK_HOME. The job itself may go on with another one.",
     )
-
-
-class DeclaredSpark(Protocol):
-    """What of a job's table `state` says which Spark works on its state."""
-
-    @property
-    def python(self) -> str | None:
-        """An interpreter that has its PySpark."""
-
-    @property
-    def spark_home(self) -> str | None:
-        """A distribution."""
-
-
-class SparkDeclaration(Protocol):
-    """What of a declared job says it."""
-
-    @property
-    def python(self) -> str:
-        """Its interpreter."""
-
-    @property
-    def spark_home(self) -> str | None:
-        """Its distribution of Spark."""
-
-
-class DeclaredForState(SparkDeclaration, Protocol):
-    """What of a declared job says which Spark works on its state."""
-
-    @property
-    def state(self) -> DeclaredSpark:
-        """Its table `state`."""
 
 
 def require_known_spark(found: Installation) -> str | None:

@@ -9,6 +9,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
+from streambank.driver.application import check_is_pyspark
 from streambank.driver.spec import LaunchSpec
 
 NOT_ITS_DRIVER = "not-its-driver"
@@ -120,3 +121,27 @@ class Launcher(Protocol):
             StorageError: The cluster cannot be asked; or does not say that this is the driver of the launch
                 (code `not-its-driver`).
         """
+
+
+class ClusterLauncher:
+    """What launchers have in common whose cluster keeps the logs of its drivers."""
+
+    def log_path(self, control: JobControl, launch_id: str) -> None:
+        """See `Launcher.log_path`: the cluster keeps it."""
+
+    def check(self, job: Job) -> str | None:
+        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
+        check_is_pyspark(job.application)
+        return None
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """See `Launcher.log_lines`."""
+        if handle.submission is None:
+            return []
+        try:
+            return self._read_log(handle, handle.submission, count)
+        except StorageError as error:
+            return [f"(The driver's log cannot be read: {error.message})"]
+
+    def _read_log(self, handle: Handle, submission: str, count: int) -> list[str]:
+        raise NotImplementedError

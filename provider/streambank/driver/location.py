@@ -136,10 +136,9 @@ def check_launched_here(job: Job, control: JobControl, view: ClaimView | None) -
     Raises:
         RefusedError: Its heartbeat has stopped, and another place has it (code `launched-elsewhere`).
     """
-    holder = view.holder if view is not None else None
-    if holder is None or control.lease.doubt(view) is None:
+    if view is None or control.lease.doubt(view) is None:
         return
-    spec = spec_of(control, str(holder.details.get("launch_id")))
+    spec = spec_of(control, str(view.launch_id))
     if spec is None or (spec.on == job.launch.on and job.launch.in_cluster):
         return
     raise RefusedError(
@@ -290,4 +289,4 @@ def in_cluster(handle: Handle) -> dict[str, str]:
 
 def is_of(view: ClaimView | None, launch_id: str | None) -> bool:
     """Whether the newest epoch of the lease is of this launch."""
-    return view is not None and view.holder is not None and view.holder.details.get("launch_id") == launch_id
+    return view is not None and launch_id is not None and view.launch_id == launch_id

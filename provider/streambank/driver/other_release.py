@@ -137,7 +137,6 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
 
     Raises:
         ConflictError: A checkpoint moved each time it was read (code `checkpoint-moved`).
-        RefusedError: See `check_release`.
     """
     release = None if version is None else release_of(version)
     if version is None or release is None:

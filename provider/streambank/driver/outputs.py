@@ -13,13 +13,11 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.generations import Generation
-from streambank.control.marker import read_marker
 from streambank.core.errors import (
     FormatError,
     InputError,
     NotFoundError,
     RefusedError,
-    StorageError,
     StreambankError,
 )
 from streambank.core.names import MAIN
@@ -101,10 +99,7 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
 
 
 def _marked_sink(query: DeclaredQuery) -> str | None:
-    try:
-        marker = read_marker(query.checkpoint)
-    except (FormatError, StorageError):
-        return None
+    marker = query.marker
     return None if marker is None else marker.sink_path
 
 
@@ -200,14 +195,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         RefusedError: It was restored to write elsewhere (code `old-sink`), would begin from nothing in an
             output whose log has batches (`sink-used`), or writes elsewhere than before (`sink-changed`).
     """
-    place = output.path or output.located
-    new = left_for(place, generation.new_sinks)
-    if new is not None:
-        raise RefusedError(
-            f"The query would write to {place}, but was restored to write to {new}.",
-            code="old-sink",
-            hint="Let the application write to the new one. To use the old one, restore a savepoint of it.",
-        )
+    refuse_left(output.path or output.located, generation.new_sinks)
     facts = query.facts
     before = _recorded(facts, output)
     if before is not None and before.kind not in UNREAD and generation.number == facts.get("generation"):
@@ -241,6 +229,23 @@ def left_for(place: str | None, new_sinks: Mapping[str, str]) -> str | None:
     if place is None:
         return None
     return next((new for old, new in new_sinks.items() if service_name(old) == service_name(place)), None)
+
+
+def refuse_left(place: str | None, new_sinks: Mapping[str, str]) -> None:
+    """Refuse the output from which a restore took a query away.
+
+    It may have later batches, and Spark skips in silence what the query writes again under their numbers.
+
+    Raises:
+        RefusedError: `place` is such a one (code `old-sink`).
+    """
+    new = left_for(place, new_sinks)
+    if new is not None:
+        raise RefusedError(
+            f"The query would write to {place}, but it was restored to write to {new}.",
+            code="old-sink",
+            hint="Let the application write to the new one. To use the old one, restore a savepoint of it.",
+        )
 
 
 def _check_log(query: DeclaredQuery, generation: Generation, output: Output) -> str | None:

@@ -9,7 +9,7 @@ refused. Everything here only looks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,14 @@ class DeclaredQuery:
     def facts(self) -> Mapping[str, Any]:
         """What its last driver learnt of it."""
         return self.control.query_facts(self.name) or {}
+
+    @property
+    def marker(self) -> Marker | None:
+        """The marker of its checkpoint; None where there is none that can be read."""
+        try:
+            return read_marker(self.checkpoint)
+        except (FormatError, StorageError):
+            return None
 
 
 def declared_query(job: Job, name: str, control: JobControl) -> DeclaredQuery:
@@ -146,11 +154,7 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
     """Why the savepoints of a query are lost, where its records are there; None where nothing says so."""
     if query.repository is None:
         return None
-    try:
-        marker = read_marker(query.checkpoint)
-    except (FormatError, StorageError):
-        return None
-    store = open_store(query.repository)
+    marker, store = query.marker, open_store(query.repository)
     if (
         marker is None
         or marker.repository_id is None
@@ -259,7 +263,7 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
         An error with the code `checkpoint-of-another-job`.
     """
     try:
-        return _held_by(read_marker(query.checkpoint), query, True)
+        return _held_by(query.marker, query, True)
     except (FormatError, StorageError):
         return None
 
@@ -351,15 +355,6 @@ def is_left(marker: Marker) -> bool:
 # The checkpoint, at the generation that is about to be started.
 
 
-def check_taken_back(query: DeclaredQuery, generation: Generation) -> None:
-    """Make sure that no restore has taken a query's sinks back without making a generation for them.
-
-    Raises:
-        RefusedError: One has (code `sinks-taken-back`).
-    """
-    check_not_rolled_back(query.control, query.name, generation)
-
-
 def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None:
     """Start nothing from nothing: a query whose checkpoint has gone would begin again at batch 0.
 
@@ -426,25 +421,19 @@ def _is_marked(query: DeclaredQuery, generation: Generation) -> bool:
     The records may not: they were lost, and what is there now was left by a restore that came to nothing; or
     the directory counts again.
     """
-    try:
-        marker = read_marker(query.checkpoint)
-    except (FormatError, StorageError):
-        return False
+    marker = query.marker
     if marker is None or (marker.job, marker.query) != (query.job, query.name):
         return False
     return marker.query_id is not None and service_name(marker.location) == service_name(generation.location)
 
 
-Check = Callable[[DeclaredQuery, Generation], None]
-CHECKS: tuple[Check, ...] = (check_taken_back, check_checkpoint_there, check_query_id)
-"""What is asked of a query's generation at each launch and each start, in this order."""
-
-
 def check_start(query: DeclaredQuery, generation: Generation) -> None:
-    """Make sure that a query may go on in its generation.
+    """Make sure that a query may go on in its generation: asked at each launch, and at each start.
 
     Raises:
-        RefusedError: One of `CHECKS` speaks against it.
+        RefusedError: A restore has taken its sinks back without making a generation for them (code
+            `sinks-taken-back`); or what `check_checkpoint_there` or `check_query_id` refuses.
     """
-    for check in CHECKS:
-        check(query, generation)
+    check_not_rolled_back(query.control, query.name, generation)
+    check_checkpoint_there(query, generation)
+    check_query_id(query, generation)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.copies import copied, outputs_unknown
-from streambank.control.generations import Generation, check_together
+from streambank.control.generations import Generation
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
+from streambank.control.together import check_together
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.core.shape import encode
 from streambank.core.units import to_json_time, utc_now

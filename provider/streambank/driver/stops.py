@@ -40,8 +40,7 @@ def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None =
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
     """
-    desired = control.desired()
-    if desired is not None and desired.state == "stopped":
+    if control.is_stopped():
         return "the desired state of the job is stopped"
     if spec.desired is not None and _was_stopped_after(spec.desired, control):
         return "the job was stopped after this driver had been launched"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -165,21 +165,20 @@ def job_life(
     failed = tuple(failures_of_job(control.name, events, lives, living_epoch)) if failures else ()
     watch = control.watches.view()
     watched = watch is not None and watch.acts(now)
+    life = Life(
+        False,
+        up=living,
+        watched=watched,
+        watcher=watch,
+        status=said,
+        said_at=said_at,
+        failures=failed,
+    )
     if desired is None or desired.state == "stopped":
         why = "it was never started" if desired is None else "its desired state is stopped"
-        return Life(
-            False,
-            why,
-            up=living,
-            watched=watched,
-            watcher=watch,
-            status=said,
-            said_at=said_at,
-            failures=failed,
-        )
+        return replace(life, why_not=why)
     if driver is not None and not living and _has_finished(events, driver, desired):
-        why = "its application has finished"
-        return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failed)
+        return replace(life, why_not="its application has finished", finished=True)
     unknown = state == "unknown"
     may_come = (now - desired.at).total_seconds() <= start_s
     down_since, down_why = (
@@ -190,19 +189,15 @@ def job_life(
     if expected and not watched:
         comes_after = partial(_start_over_at, control, desired, driver, living, start_s)
         since, why = _unwatched(watch, desired, now, comes_after)
-    return Life(
-        True,
+    return replace(
+        life,
+        desired=True,
         up=None if unknown else living and down_since is None,
         down_since=down_since,
         down_why=down_why,
         expected=expected,
-        watched=watched,
         unwatched_since=since,
         unwatched_why=why,
-        watcher=watch,
-        status=said,
-        said_at=said_at,
-        failures=failed,
     )
 
 

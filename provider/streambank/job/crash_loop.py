@@ -72,7 +72,6 @@ def record_crash_loop(
     why: str,
     by: Mapping[str, str],
     launcher: Launcher | None = None,
-    control: JobControl | None = None,
     **facts: Any,
 ) -> CrashLoop:
     """Leave behind that a job is not started any more, and gather what a person has to know.
@@ -84,7 +83,7 @@ def record_crash_loop(
         StorageError: The records cannot be read or written. A repository that cannot be read is no error: it
             is said in place of the savepoint.
     """
-    records = control or job.records()
+    records = job.records()
     place = launcher or launcher_for(job)
     status = job_status(job, control=records, launcher=place)
     lives = status.state in ("starting", "running", "stopping", "unknown")

@@ -30,7 +30,6 @@ def heal_job(
     by: Mapping[str, str],
     why: str = "",
     launcher: Launcher | None = None,
-    control: JobControl | None = None,
 ) -> RestartResult:
     """Let another driver take over from one that makes no progress, if it still makes none.
 
@@ -45,7 +44,7 @@ def heal_job(
         RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`).
         StorageError: As for `restart_job`.
     """
-    records = control or job.records()
+    records = job.records()
 
     def still_needed() -> bool:
         view = records.lease.settle()
@@ -56,7 +55,7 @@ def heal_job(
             records.record_event(
                 UNHEALTHY,
                 epoch=view.epoch,
-                launch_id=view.holder.details.get("launch_id") if view.holder else None,
+                launch_id=view.launch_id,
                 query=health.query,
                 still_s=health.still_s,
                 window_s=health.window_s,
@@ -79,11 +78,11 @@ def heal_job(
     )
 
 
-def is_still_unhealthy(job: Job, found: Unhealthy, *, control: JobControl | None = None) -> bool:
+def is_still_unhealthy(job: Job, found: Unhealthy) -> bool:
     """Whether a driver that was found is still there and makes no progress, and nobody sees to it."""
-    records = control or job.records()
-    desired, work = records.desired(), records.operation_lock.view()
-    if (desired is not None and desired.state == "stopped") or (work is not None and not work.free):
+    records = job.records()
+    work = records.operation_lock.view()
+    if records.is_stopped() or (work is not None and not work.free):
         return False
     view = records.lease.settle()
     if view is None or view.free or view.epoch != found.epoch:
@@ -102,8 +101,7 @@ def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:
     """The newest committed batch of each query, in its current generation."""
-    found: dict[str, int | None] = {}
-    for name, declared in job.queries.items():
-        generation = records.generation(name)
-        found[name] = batches_of(generation.location if generation else declared).committed
-    return found
+    return {
+        name: batches_of(records.checkpoint(name, declared)).committed
+        for name, declared in job.queries.items()
+    }

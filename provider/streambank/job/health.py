@@ -17,7 +17,6 @@ two looks counts only up to a bound.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from typing import Any, Literal
 
 from streambank.control.claims import ClaimView
 from streambank.core.shape import JsonObject
+from streambank.core.units import number_or_none
 from streambank.declaration.health import HealthPolicy
 
 HealthState = Literal["healthy", "unhealthy", "unknown"]
@@ -201,9 +201,8 @@ def _health(name: str, still_s: float, window_s: float, what: str) -> Health:
 
 def _seconds(value: Any) -> float | None:
     """A number of seconds that somebody wrote; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    number = number_or_none(value)
+    return number if number is not None and number >= 0 else None
 
 
 MOST_S = 30.0

@@ -23,7 +23,7 @@ from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.shape import encode
-from streambank.core.units import from_json_time
+from streambank.core.units import time_or_none
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import root_cause, shown
 
@@ -152,14 +152,14 @@ def _events(records: JobControl, newest: int) -> Iterator[Happening]:
         query = data.get("query")
         facts = {name: data[name] for name in _FACTS if isinstance(data.get(name), str | int | float)}
         yield Happening(
-            _at(data.get("at")),
+            time_or_none(data.get("at")),
             _kind(record),
             None if query == MAIN or query is None else str(query),
             {
                 name: _shown(name, value, records.name) if isinstance(value, str) else value
                 for name, value in facts.items()
             },
-            person(data["by"]) if isinstance(data.get("by"), Mapping) else None,
+            _who(data),
             shown(str(data.get("why") or data.get("message") or "")),
         )
 
@@ -177,9 +177,8 @@ def _desired(records: JobControl, newest: int) -> Iterator[Happening]:
     for record in records.desired_records.history(newest=newest):
         data = record.data
         kind = _kind(record) if "error" in data else _known(f"desired-{data.get('state')}")
-        by = data.get("by")
-        who = person(by) if isinstance(by, Mapping) else None
-        yield Happening(_at(data.get("at")), kind, by=who, why=shown(str(data.get("why") or "")))
+        why = shown(str(data.get("why") or ""))
+        yield Happening(time_or_none(data.get("at")), kind, by=_who(data), why=why)
 
 
 def _generations(job: Job, records: JobControl) -> Iterator[Iterator[Happening]]:
@@ -205,9 +204,8 @@ def _restored(
         if data.get("from_savepoint") and data.get("again") is None:
             facts: dict[str, Any] = {"generation": record.number, "savepoint": data["from_savepoint"]}
             facts |= _of_report(reports.get((name, record.number), {}))
-            by = data.get("by")
-            who = person(by) if isinstance(by, Mapping) else None
-            yield Happening(_at(data.get("made_at")), "restored", None if name == MAIN else name, facts, who)
+            query = None if name == MAIN else name
+            yield Happening(time_or_none(data.get("made_at")), "restored", query, facts, _who(data))
 
 
 def _of_report(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,8 +249,6 @@ def _known(kind: object) -> str:
     return kind if isinstance(kind, str) and _KIND.fullmatch(kind) else "unknown"
 
 
-def _at(text: object) -> datetime | None:
-    try:
-        return from_json_time(str(text))
-    except ValueError:
-        return None
+def _who(data: JsonDict) -> str | None:
+    by = data.get("by")
+    return person(by) if isinstance(by, Mapping) else None

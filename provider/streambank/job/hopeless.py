@@ -28,15 +28,13 @@ _CHANGING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|0x[0-9a-f]+
 """What differs between two deaths of the same cause: ids, addresses, numbers of tasks, times."""
 
 
-def hopeless_death(
-    job: Job, *, control: JobControl | None = None, launcher: Launcher | None = None
-) -> RefusedError | None:
+def hopeless_death(job: Job, *, launcher: Launcher | None = None) -> RefusedError | None:
     """Why no start helps after the death of the newest driver; None where another one may.
 
     Returns:
         `checkpoint-damaged` or `state-not-loadable`, with the savepoint to restore.
     """
-    records, place = control or job.records(), launcher or launcher_for(job)
+    records, place = job.records(), launcher or launcher_for(job)
     status = job_status(job, control=records, launcher=place)
     if status.launch_id is None or status.driver is None or status.state != "failed":
         return None
@@ -53,13 +51,7 @@ def hopeless_death(
     return unloadable(job, records, status.launch_id, checkpoints, lines, ended)
 
 
-def died_alike(
-    job: Job,
-    by: Mapping[str, str],
-    *,
-    control: JobControl | None = None,
-    launcher: Launcher | None = None,
-) -> str | None:
+def died_alike(job: Job, by: Mapping[str, str], *, launcher: Launcher | None = None) -> str | None:
     """The error by which both of the two newest drivers died that one run of a DAG has launched.
 
     Args:
@@ -69,7 +61,7 @@ def died_alike(
         None where there were not two, where a batch was committed since the first of them was launched, where
         they died for different reasons, as far as can be told, or where a disk was full.
     """
-    records, place = control or job.records(), launcher or launcher_for(job)
+    records, place = job.records(), launcher or launcher_for(job)
     events = (one.data for one in islice(records.event_records.newest_first(), _LAUNCHES))
     launched = [one for one in events if one.get("kind") == "launched"][:2]
     ours = [

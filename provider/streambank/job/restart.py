@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from streambank.code.chosen import as_chosen
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation
 from streambank.core.names import ASKER
 from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
@@ -129,7 +129,7 @@ def _ask(
     only: int | None = None,
     launcher: Launcher | None = None,
 ) -> RestartAsked | None:
-    if _is_unwanted(records):
+    if records.is_stopped():
         return None
     by = {**by, ASKER: asker} if asker is not None else by
     before = _asked_before(records, asker) if asker is not None else None
@@ -144,8 +144,8 @@ def _ask(
             mark_stop(records, by=by, why=why)
             view = records.lease.view()
         # Before anything is asked of a driver, so that who asks again knows which one it was.
-        launch_id = view.holder.details.get("launch_id") if view is not None and view.holder else None
-        before = RestartAsked(view.epoch if view is not None else 0, StopAsked(_now(), 0.0), launch_id)
+        newest, launch_id = (view.epoch, view.launch_id) if view is not None else (0, None)
+        before = RestartAsked(newest, StopAsked(_now(), 0.0), launch_id)
         records.record_event(ASKED, by=dict(by), why=why, epoch=before.before, launch_id=launch_id)
     if before.is_replaced(view):
         return before
@@ -199,13 +199,14 @@ def restart_job(
     wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
     if lock_wait_s is not None:
         wait_s = lock_wait_s
+    again = partial(start_job, job, by=by, why=why, obey_desired=True, launcher=launcher, control=records)
     with records.operation(OPERATION, by=by, wait_s=wait_s) as held:
-        if _is_unwanted(records):
+        if records.is_stopped():
             return RestartResult("not-desired", _unstarted(job, records))
         if still_needed is not None and not still_needed():
             return RestartResult("not-needed", StartResult(job.name, "already-running"))
         asked = asked or _ask(job, records, by, why, force_after_s, asker, only, launcher)
-        if asked is None or _is_unwanted(records):
+        if asked is None or records.is_stopped():
             return RestartResult("not-desired", _unstarted(job, records))
         view = records.lease.settle()
         if not asked.is_replaced(view):
@@ -220,7 +221,7 @@ def restart_job(
                 asked=asked.stop if asked.stop.epoch is not None else None,
                 lasting=False,
             )
-        start = _start(job, records, by, why, launcher, operation=held, wait=False)
+        start = again(operation=held, wait=False)
         if stopped is not None and start.state == "started":
             records.record_event(
                 RESTARTED,
@@ -234,47 +235,19 @@ def restart_job(
             )
     if wait and start.state in ("started", "already-running"):
         # Without the lock, so that a stop need not wait for a first batch that does not come.
-        start = _start(job, records, by, why, launcher, operation=None, wait=True)
+        start = again()
     return _result(start, stopped)
 
 
-def _start(
-    job: Job,
-    records: JobControl,
-    by: Mapping[str, str],
-    why: str,
-    launcher: Launcher | None,
-    *,
-    operation: Operation | None,
-    wait: bool,
-) -> StartResult:
-    return start_job(
-        job,
-        by=by,
-        why=why,
-        obey_desired=True,
-        wait=wait,
-        launcher=launcher,
-        control=records,
-        operation=operation,
-    )
-
-
 def _result(start: StartResult, stopped: StopResult | None) -> RestartResult:
-    state: RestartState
-    if start.state in ("finished", "not-desired"):
-        state = "finished" if start.state == "finished" else "not-desired"
-    else:
-        lived = stopped is None or stopped.how in ("boundary", "forced", "killed")
-        state = "restarted" if lived else "started"
+    state: RestartState = "started"
+    if start.state == "finished" or start.state == "not-desired":
+        state = start.state
+    elif stopped is None or stopped.how in ("boundary", "forced", "killed"):
+        state = "restarted"
     if stopped is None:
         return RestartResult(state, start)
     return RestartResult(state, start, stopped.epoch, stopped.how)
-
-
-def _is_unwanted(records: JobControl) -> bool:
-    desired = records.desired()
-    return desired is not None and desired.state == "stopped"
 
 
 def _unstarted(job: Job, records: JobControl) -> StartResult:

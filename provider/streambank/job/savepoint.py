@@ -463,8 +463,7 @@ def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:
             beside = str(service_name(checkpoint)).startswith(str(service_name(declared)))
             if not (beside or same_place(checkpoint, declared)):
                 continue  # generations lie beside the declared checkpoint: records of others are not asked
-            generation = job.records().generation(query)
-            if same_place(checkpoint, generation.location if generation is not None else declared):
+            if same_place(checkpoint, job.records().checkpoint(query, declared)):
                 found.append((job, query))
     return found
 

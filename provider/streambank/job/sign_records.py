@@ -16,10 +16,11 @@ from streambank.code.chosen import INTERRUPTED, chosen_records, upgrade_records
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.control.copies import begun_records, queries_of, refreshed_records
-from streambank.control.generations import Generation, is_generation_of, together_records
+from streambank.control.generations import Generation, is_generation_of
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.rollbacks import taken_back_records
 from streambank.control.signed import Identity
+from streambank.control.together import together_records
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
 from streambank.core.signing import require_keys
 from streambank.core.units import say_count
@@ -111,7 +112,6 @@ def sign_records(
             operation works on the job (`operation-in-progress`).
         IntegrityError: There are several keys, and none has signed a record (`not-signed`); or one was
             changed since (`bad-signature`).
-        StreambankError: See `look_at_records`.
     """
     records = job.records()
     require_keys(records.signer.keys)

@@ -210,11 +210,6 @@ def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | Non
 
     Returns:
         The version of the Spark that its driver gets; None where that is not known here.
-
-    Raises:
-        StreambankError: See `Launcher.check`.
-        RefusedError: See `check_change`.
-        StorageError: See `check_room`.
     """
     version = launcher.check(job)
     check_room(job, control)
@@ -222,36 +217,30 @@ def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | Non
     return version
 
 
+@dataclass
 class _Start:
-    def __init__(
-        self,
-        job: Job,
-        control: JobControl,
-        launcher: Launcher,
-        by: Mapping[str, str],
-        timeout_s: float,
-        fresh_start: bool,
-        held: Waiting | None,
-    ) -> None:
-        self.job = self.declared = job
-        self.chosen: CodeChoice | None = None
-        self.fresh_start = fresh_start
-        self.held = held
-        self.control = control
-        self.launcher = launcher
-        self.by = by
-        self.timeout_s = timeout_s
+    declared: Job
+    control: JobControl
+    launcher: Launcher
+    by: Mapping[str, str]
+    timeout_s: float
+    fresh_start: bool
+    held: Waiting | None
+    state: StartState = "started"
+    chosen: CodeChoice | None = None
+    launch: LaunchSpec | None = None
+    handle: Handle | None = None
+    view: ClaimView | None = None
+    warnings: tuple[str, ...] = ()
+    standing: SiteStanding | None = None
+    spark_version: str | None = None
+
+    def __post_init__(self) -> None:
+        self.job = self.declared
         self.waits = WaitLog(_log)
         self.took: dict[str, str] = {}
-        self.clock = control.clock
+        self.clock = self.control.clock
         self.began = self.clock.monotonic()
-        self.state: StartState = "started"
-        self.launch: LaunchSpec | None = None
-        self.handle: Handle | None = None
-        self.view: ClaimView | None = None
-        self.warnings: tuple[str, ...] = ()
-        self.standing: SiteStanding | None = None
-        self.spark_version: str | None = None
 
     # Under the operation lock.
 
@@ -298,11 +287,11 @@ class _Start:
         return held if there and held is not None and is_held(held.spec, self.control) else None
 
     def _go_along(self, view: ClaimView) -> None:
-        if view.holder is None or view.state != "live" or view.holder.details.get("purpose") != "run":
+        if view.holder is None or view.state != "live" or not view.is_driver:
             raise self.control.lease.refusal(view)
         self.state, self.view = "already-running", view
-        launch_id = view.holder.details.get("launch_id")
-        self.launch = read_launch(self.control, str(launch_id)) if launch_id else None
+        launch_id = view.launch_id
+        self.launch = read_launch(self.control, launch_id) if launch_id else None
         log = self.launch.log if self.launch else None
         self.handle = launched_handle(self.control, str(launch_id), view.holder.processes, log)
         if self.handle.submission is None or (self.launch is not None and self.launch.supervised):
@@ -474,24 +463,20 @@ class _Start:
         return self.took[end]
 
     def _gone(self, view: ClaimView | None) -> StartResult | None:
-        if self.state == "already-running" and not self._is_unwanted() and not self._over():
+        if self.state == "already-running" and not self.control.is_stopped() and not self._over():
             self.state, self.view = "started", None
             return None
         return self._ended(view, self._driver() if self.handle else DriverState("ended"))
 
     def _ended(self, view: ClaimView | None, driver: DriverState) -> StartResult:
         """The driver is gone: it was stopped, ran to its end, or died."""
-        if self._is_unwanted():
+        if self.control.is_stopped():
             return self._result("not-desired")
         self.view = view
         clean = view is not None and view.state == "ended" and view.end.get("exit_code") == 0
         if clean and is_of(view, self.handle.launch_id if self.handle else None):
             return self._result("finished")
         raise self._died(driver)
-
-    def _is_unwanted(self) -> bool:
-        desired = self.control.desired()
-        return desired is not None and desired.state == "stopped"
 
     def _result(self, state: StartState) -> StartResult:
         view, launch = self.view, self.launch

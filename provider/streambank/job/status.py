@@ -353,7 +353,7 @@ def _state(
     job: Job, records: JobControl, view: ClaimView | None, launcher: Launcher | None
 ) -> tuple[JobState, str, str | None]:
     """State, why, and the newest launch."""
-    launch_id = str(view.holder.details.get("launch_id")) if view and view.holder else None
+    launch_id = view.launch_id if view else None
     purpose = view.holder.details.get("purpose") if view and view.holder else None
     if view is not None and not view.free:
         if purpose not in ("run", None):

@@ -129,10 +129,11 @@ def ask_to_stop(
     else:
         desired = records.set_desired("stopped", by=by, why=why) if lasting else None
         at = to_json_time(desired.at if desired else utc_now())
-    stop = _Stop(job, records, None, by, why, drain, force_after_s, drain_timeout_s, asked=before)
+    force_s, drain_s = _within(job, force_after_s, drain_timeout_s)
+    stop = _Stop(job, records, None, by, why, drain, force_s, drain_s, before)
     stop.check_not_started_since()
     view = records.lease.view()
-    living = view is not None and not view.free and _is_driver(view)
+    living = view is not None and not view.free and view.is_driver
     if view is not None and living and (before is None or before.epoch != view.epoch):
         return StopAsked(at, stop.patience_s(), view.epoch, stop.ask(view.epoch))
     return replace(before or StopAsked(at, 0.0), patience_s=stop.patience_s())
@@ -189,11 +190,16 @@ def stop_job(
         _check_name(job, records, name)
     if asked is None and lasting:
         records.set_desired("stopped", by=by, why=why)
-    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked, lasting)
+    force_s, drain_s = _within(job, force_after_s, drain_timeout_s)
+    stop = _Stop(job, records, place, by, why, drain, force_s, drain_s, asked, lasting)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress, name)
     with records.operation("stop", by=by, wait_s=stop.patience_s(), any_site=True):
         return stop.run(savepoint, note, pin, progress, name)
+
+
+def _within(job: Job, force_after_s: float | None, drain_timeout_s: float | None) -> tuple[float, float]:
+    return force_after_s or job.stop.force_after_s, drain_timeout_s or job.stop.drain_timeout_s
 
 
 def _check_name(job: Job, records: JobControl, name: str) -> None:
@@ -210,37 +216,27 @@ def _check_name(job: Job, records: JobControl, name: str) -> None:
         check_name_free(repository.store, job.savepoint_name(query), name, "")
 
 
+@dataclass
 class _Stop:
-    def __init__(
-        self,
-        job: Job,
-        control: JobControl,
-        launcher: Launcher | None,
-        by: Mapping[str, str],
-        why: str,
-        drain: bool,
-        force_after_s: float | None,
-        drain_timeout_s: float | None,
-        asked: StopAsked | None = None,
-        lasting: bool = True,
-    ) -> None:
-        self.job = job
-        self.control = control
-        self.launcher = launcher
-        self.by = by
-        self.why = why
-        self.drain = drain
-        self.force_after_s = force_after_s or job.stop.force_after_s
-        self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
+    job: Job
+    control: JobControl
+    launcher: Launcher | None
+    by: Mapping[str, str]
+    why: str
+    drain: bool
+    force_after_s: float
+    drain_timeout_s: float
+    asked: StopAsked | None = None
+    lasting: bool = True
+    left: ClaimView | None = None  # the lease of the driver that was stopped
+
+    def __post_init__(self) -> None:
         self.waits = WaitLog(_log)
-        self.asked = asked
-        self.lasting = lasting
-        self.left: ClaimView | None = None  # the lease of the driver that was stopped
-        self.clock = control.clock
+        self.clock = self.control.clock
         self.began = self.clock.monotonic()
-        if asked is not None:
+        if self.asked is not None:
             # Begun by another process, perhaps on another machine: its clock tells how long ago.
-            self.began -= max(0.0, (utc_now() - from_json_time(asked.at)).total_seconds())
+            self.began -= max(0.0, (utc_now() - from_json_time(self.asked.at)).total_seconds())
 
     def patience_s(self) -> float:
         """How long the driver itself may take: the drain, then `force_after_s` for each of its two steps."""
@@ -346,9 +342,9 @@ class _Stop:
                 have ended at a boundary, and so has the application, with all that it writes at its end.
         """
         holder = view.holder
-        if holder is None or not _is_driver(view):
+        if holder is None or not view.is_driver:
             raise self.control.lease.refusal(view)
-        launch_id = str(holder.details.get("launch_id"))
+        launch_id = str(view.launch_id)
         deadline = self.clock.monotonic() + self.patience_s()
         if self.asked is not None and self.asked.request is not None and self.asked.epoch == view.epoch:
             request = self.asked.request
@@ -394,8 +390,7 @@ class _Stop:
         while (view := self.left) is not None and self._is_still_there(view):
             if self.clock.monotonic() >= deadline:
                 assert view.holder is not None, "it has processes"
-                launch_id = str(view.holder.details.get("launch_id"))
-                deadline = self._force(view, launch_id, view.holder, killed)
+                deadline = self._force(view, str(view.launch_id), view.holder, killed)
                 killed = True
             self.waits(f"Waiting until the JVM of job {self.job.name} has ended")
             self.clock.sleep(_LOOK_S)
@@ -472,11 +467,6 @@ class _Stop:
         return any(one.is_living() for one in holder.processes if role in (None, one.role))
 
 
-def _is_driver(view: ClaimView) -> bool:
-    """Whether the lease is, or was, a driver's, and not that of an operation such as a restore."""
-    return view.holder is not None and view.holder.details.get("purpose") == "run"
-
-
 How = Literal["boundary", "forced", "killed", "dead", "none"]
 HOW: Mapping[How, str] = {
     "boundary": "at a batch boundary; no batch was abandoned",
@@ -528,15 +518,15 @@ def _has_died(control: JobControl, view: ClaimView | None) -> bool:
     if kind == "stopped":
         return False
     return kind == "driver-died" or (
-        view is not None and _is_driver(view) and view.end.get("exit_code") not in (None, 0)
+        view is not None and view.is_driver and view.end.get("exit_code") not in (None, 0)
     )
 
 
 def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | None:
     """Why a driver failed that had died before, as it recorded that itself."""
-    if how != "dead" or view is None or view.holder is None:
+    if how != "dead" or view is None or view.launch_id is None:
         return None
-    failure = recorded_failure(control, str(view.holder.details.get("launch_id")))
+    failure = recorded_failure(control, view.launch_id)
     return None if failure is None else root_cause(failure, control.name)
 
 
@@ -549,9 +539,8 @@ def last_batches(control: JobControl, job: Job) -> dict[str, Batches]:
     """The newest batches of each query, in its current generation; none where there is no checkpoint yet."""
     found = {}
     for name, declared in job.queries.items():
-        generation = control.generation(name)
         try:
-            found[name] = batches_of(generation.location if generation else declared)
+            found[name] = batches_of(control.checkpoint(name, declared))
         except NotFoundError:
             found[name] = Batches(None, None)
     return found

@@ -43,8 +43,7 @@ def event_time_of(job: Job, control: JobControl, query: str | None = None) -> Ev
     watermarks: list[int | None] = []
     without = None
     for name in job.queries if query is None else (query,):
-        generation = control.generation(name)
-        found = committed_watermark(open_store(generation.location if generation else job.queries[name]))
+        found = committed_watermark(open_store(control.checkpoint(name, job.queries[name])))
         batches.append(found.batch if found else None)
         watermarks.append(found.watermark_ms if found else None)
         if found is not None and found.watermark_ms is None and _has_none(control, name):

@@ -7,8 +7,8 @@ could not be asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 from streambank.checkpoint.sources import SourceState
 from streambank.core.errors import StorageError, StreambankError
@@ -115,20 +115,21 @@ class SourceRecorder:
         words = [stream for stream in self._streams if stream != KIND]
         if len(set(words)) == 1:
             return words[0]
-        number = int(source.source) if source.source.isdecimal() else len(self._streams)
-        word = self._streams[number] if number < len(self._streams) else None
+        word = self._stream(source)
         return None if word == KIND else word
+
+    def _stream(self, source: SourceState) -> str | None:
+        """Spark's word for a source by its position; None where it has none, or no position."""
+        number = int(source.source) if source.source.isdecimal() else len(self._streams)
+        return self._streams[number] if number < len(self._streams) else None
 
     def _other(self, source: SourceState) -> str | None:
         """Spark's word for a source that is none of Kafka's; None where it is, or may be."""
         if self._streams and None not in self._streams and KIND not in self._streams:
-            number = int(source.source) if source.source.isdecimal() else len(self._streams)
-            return self._streams[number] if number < len(self._streams) else self._streams[0]
+            return self._stream(source) or self._streams[0]
+        word = self._stream(source)
         placed = any(reader.position is not None for reader in self._readers)
-        if placed and source.source.isdecimal() and int(source.source) < len(self._streams):
-            word = self._streams[int(source.source)]
-            return None if word == KIND else word
-        return None
+        return word if placed and word != KIND else None
 
     def _reader(self, source: SourceState, offsets: Offsets) -> tuple[KafkaReader, str]:
         """Which of the query's readers a source is, or one that says nothing; and why it is not known."""
@@ -177,6 +178,7 @@ def _said(
     }
 
 
+@dataclass(frozen=True, slots=True)
 class KafkaSinkCapture:
     """A Kafka sink: how far its topic was when the savepoint's batch was committed.
 
@@ -185,31 +187,26 @@ class KafkaSinkCapture:
     they are told from those of the savepoint by the time at which its batch was committed, and what came
     less than `MARGIN_MS` before that may be of either.
 
-    Args:
+    Attributes:
         bootstrap: The servers that the query writes to.
         topic: Its `topic` option; None where rows name their topics themselves.
         committed_ms: When a batch was committed, in ms since the epoch; None where that is not known.
         begun: Whether a batch was begun.
     """
 
-    kind = KIND
-    keeps_files = False
+    brokers: Brokers
+    bootstrap: str | None
+    topic: str | None
+    _: KW_ONLY
+    committed_ms: Callable[[int], int | None]
+    begun: Callable[[int], bool]
+    kind: ClassVar[str] = KIND
+    keeps_files: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        brokers: Brokers,
-        bootstrap: str | None,
-        topic: str | None,
-        *,
-        committed_ms: Callable[[int], int | None],
-        begun: Callable[[int], bool],
-    ) -> None:
-        self._brokers = brokers
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._committed_ms = committed_ms
-        self._begun = begun
-        self.path = sink_path(bootstrap, topic)
+    @property
+    def path(self) -> str:
+        """How messages call it."""
+        return sink_path(self.bootstrap, self.topic)
 
     def capture(self, batch: int) -> Captured:
         """How far the topic is; never refused, whatever the cluster says."""
@@ -218,20 +215,20 @@ class KafkaSinkCapture:
             "path": self.path,
             "guarded": False,
             "batch": batch,
-            "bootstrap": self._brokers.bootstrap(self._bootstrap),
-            "committed_ms": self._committed_ms(batch),
+            "bootstrap": self.brokers.bootstrap(self.bootstrap),
+            "committed_ms": self.committed_ms(batch),
             "asked_at": None,
             "not_asked": None,
             "topics": {},
         }
-        if self._topic is None:
+        if self.topic is None:
             return Captured(record | {"not_asked": "Each row names its own topic."})
         try:
-            topics = self._ask(self._brokers.at(self._bootstrap), self._topic, batch, record["committed_ms"])
+            topics = self._ask(self.brokers.at(self.bootstrap), self.topic, batch, record["committed_ms"])
         except StreambankError as error:
             unknown: dict[str, Any] = {"topic_id": None, "counted": None, "high_watermarks": {}}
-            return Captured(record | {"not_asked": error.message, "topics": {self._topic: unknown}})
-        return Captured(record | {"asked_at": to_json_time(utc_now()), "topics": {self._topic: topics}})
+            return Captured(record | {"not_asked": error.message, "topics": {self.topic: unknown}})
+        return Captured(record | {"asked_at": to_json_time(utc_now()), "topics": {self.topic: topics}})
 
     def _ask(self, broker: Broker, topic: str, batch: int, committed_ms: int | None) -> dict[str, Any]:
         found = broker.topics([topic])[topic]
@@ -239,7 +236,7 @@ class KafkaSinkCapture:
             return {"topic_id": None, "counted": "missing", "high_watermarks": {}}
         marks = broker.offsets([(topic, partition) for partition in found.partitions], "latest")
         counted: dict[str, Any] = {"counted": "still"}
-        if self._begun(batch + 1):
+        if self.begun(batch + 1):
             counted = {"counted": "running"}
             if committed_ms is not None:
                 low = marks_at(broker, marks, committed_ms - MARGIN_MS)

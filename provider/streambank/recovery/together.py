@@ -29,7 +29,7 @@ from datetime import datetime
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import Noted, left_together, note_together, noted_together
+from streambank.control.together import Noted, left_together, note_together, noted_together
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job

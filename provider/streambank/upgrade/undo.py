@@ -16,7 +16,7 @@ from streambank.code.chosen import choose_code
 from streambank.code.code import Code
 from streambank.code.kept import runnable
 from streambank.control.control import JobControl
-from streambank.control.generations import Noted, note_together
+from streambank.control.together import Noted, note_together
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job

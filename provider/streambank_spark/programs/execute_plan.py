@@ -70,13 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 where all of it was tried; what went wrong in a portion is in the report.
     """
-    parser = argparse.ArgumentParser(prog="execute_plan.py", description="Carry out a plan of Streambank.")
-    parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--report", type=Path, required=True)
-    parser.add_argument("--owner", type=int, help="end when this process on this machine ends")
-    options = parser.parse_args(argv)
-    if options.owner is not None:
-        end_with(options.owner, end_group)
+    options = plan_and_report(argv, "execute_plan.py", "Carry out a plan of Streambank.")
     with options.report.open("a", encoding="utf-8") as file:
         report = Report(file)
         context = SparkContext.getOrCreate()
@@ -94,6 +88,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             context.stop()
     return 0
+
+
+def plan_and_report(argv: Sequence[str] | None, program: str, description: str) -> argparse.Namespace:
+    """The arguments of a program that carries out a plan: it ends with its owner, where one is named."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what to do")
+    parser.add_argument("--report", type=Path, required=True, help="write the result here, as JSON")
+    parser.add_argument("--owner", type=int, help="end when this process on this machine ends")
+    options = parser.parse_args(argv)
+    if options.owner is not None:
+        end_with(options.owner, end_group)
+    return options
 
 
 def _run(context: SparkContext, plan: Path, report: Report) -> None:

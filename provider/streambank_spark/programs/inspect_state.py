@@ -114,31 +114,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if (options.jobs is not None or options.record) and (options.jobs is None or options.job is None):
-        raise InputError("--jobs and --job go together.", code="usage", hint="Give --jobs FILE --job NAME.")
+    declared = options.jobs is not None and options.job is not None
+    if (options.jobs is not None or options.record) and not declared:
+        raise _usage("--jobs and --job go together.", "Give --jobs FILE --job NAME.")
     if options.record and (options.operator is not None or options.part is not None):
-        raise InputError(
-            "--record needs all of the state.",
-            code="usage",
-            hint="Leave out the options that select a part of it.",
-        )
+        raise _usage("--record needs all of the state.", "Leave out the options that select a part of it.")
     if options.jobs is not None:
         _declared(options)
     if options.checkpoint is None and options.savepoint is None:
-        raise InputError(
-            "Say what to inspect.", code="usage", hint="Give --checkpoint, --savepoint, or --jobs and --job."
-        )
+        raise _usage("Say what to inspect.", "Give --checkpoint, --savepoint, or --jobs and --job.")
     saved = options.savepoint is not None or options.against is not None
     if saved and options.repository is None:
-        raise InputError(
-            "A savepoint needs its repository.", code="usage", hint="Give --repository LOCATION."
-        )
+        raise _usage("A savepoint needs its repository.", "Give --repository LOCATION.")
     if options.batch is not None and options.checkpoint is None:
-        raise InputError(
-            "--batch is for checkpoints.", code="usage", hint="A savepoint holds only one batch."
-        )
+        raise _usage("--batch is for checkpoints.", "A savepoint holds only one batch.")
     if options.top < 1:
-        raise InputError("--top must be at least 1.", code="usage", hint="Say how many keys to show.")
+        raise _usage("--top must be at least 1.", "Say how many keys to show.")
+
+
+def _usage(message: str, hint: str) -> InputError:
+    return InputError(message, code="usage", hint=hint)
 
 
 def _declared(options: argparse.Namespace) -> None:

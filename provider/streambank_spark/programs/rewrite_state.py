@@ -8,7 +8,6 @@ the command prints with `--json`, or `error`.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from streambank.storage import open_store
 from streambank_spark.change.carry_out import carry_out as change
 from streambank_spark.change.request import BootstrapRequest, Request, TransformRequest, request_of
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
-from streambank_spark.programs.execute_plan import end_group, end_with
+from streambank_spark.programs.execute_plan import plan_and_report
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.key_locations import not_searched, search
@@ -47,13 +46,7 @@ SPARK_FAILED = "spark-failed"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out the plan that the arguments name."""
-    parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Rewrite the state of a savepoint.")
-    parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what to do")
-    parser.add_argument("--report", type=Path, required=True, help="write the result here, as JSON")
-    parser.add_argument("--owner", type=int, help="end when this process on this machine ends")
-    options = parser.parse_args(argv)
-    if options.owner is not None:
-        end_with(options.owner, end_group)
+    options = plan_and_report(argv, "rewrite_state.py", "Rewrite the state of a savepoint.")
     try:
         document: dict[str, Any] = _work(_read(options.plan))
     except StreambankError as error:

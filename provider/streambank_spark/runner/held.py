@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from streambank.control.claims import Claims
@@ -87,8 +88,7 @@ def until_released(
 
 
 def _why_not_needed(spec: LaunchSpec, control: JobControl, holder: Claims) -> str | None:
-    desired = control.desired()
-    if desired is not None and desired.state == "stopped":
+    if control.is_stopped():
         return "the job was stopped"
     view = holder.view()
     if view is None or view.free or view.epoch != spec.held_by:
@@ -96,31 +96,26 @@ def _why_not_needed(spec: LaunchSpec, control: JobControl, holder: Claims) -> st
     return None
 
 
+@dataclass
 class Held:
     """What the wrappers ask (`patch.Host`) before and after the release.
 
-    Args:
+    Attributes:
         begin: Takes the lease for a released launch, and returns the driver that holds it.
         refuse: Ends this process where `begin` was refused.
     """
 
-    def __init__(
-        self,
-        spec: LaunchSpec,
-        control: JobControl,
-        jvm_process: ProcessId,
-        begin: Callable[[LaunchSpec], Host],
-        refuse: Callable[[StreambankError], NoReturn],
-    ) -> None:
-        self.spec = spec
-        self.control = control
-        self.jvm_process = jvm_process
-        self.driver: Host | None = None
-        self._begin = begin
-        self._refuse = refuse
+    spec: LaunchSpec
+    control: JobControl
+    jvm_process: ProcessId
+    begin: Callable[[LaunchSpec], Host]
+    refuse: Callable[[StreambankError], NoReturn]
+    driver: Host | None = None
+    released: bool = False
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._ending = threading.Lock()
-        self.released = False
 
     def before_start(self) -> None:
         """Wait for the release before the first query starts."""
@@ -130,11 +125,11 @@ class Held:
                 try:
                     released = until_released(self.spec, self.control, self._jvm_is_gone)
                     self.released = True
-                    self.driver = self._begin(released)
+                    self.driver = self.begin(released)
                 except NotNeededError as reason:
                     self.end(str(reason))
                 except StreambankError as error:
-                    self._refuse(error)
+                    self.refuse(error)
         self.driver.before_start()
 
     def end(self, why: str) -> NoReturn:

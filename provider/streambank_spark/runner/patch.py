@@ -82,17 +82,17 @@ def install(host: Host) -> None:
     start, to_table = writer.start, writer.toTable
     writer.start = _starting(start, host, start)
     writer.toTable = _starting(to_table, host, start)
-    writer.format = _remembering_format(writer.format)
-    writer.foreachBatch = _remembering_function(writer.foreachBatch, "foreachBatch")
-    writer.foreach = _remembering_function(writer.foreach, "foreach")
-    writer.queryName = _remembering_name(writer.queryName)
-    writer.trigger = _checking_trigger(writer.trigger)
-    writer.option = _checking_option(writer.option)
-    writer.options = _checking_options(writer.options)
+    writer.format = _around(writer.format, after=_set_format)
+    writer.foreachBatch = _around(writer.foreachBatch, after=_set_function("foreachBatch"))
+    writer.foreach = _around(writer.foreach, after=_set_function("foreach"))
+    writer.queryName = _around(writer.queryName, after=_set_name)
+    writer.trigger = _around(writer.trigger, before=_check_trigger)
+    writer.option = _around(writer.option, before=_check_option)
+    writer.options = _around(writer.options, before=_check_options)
     context: Any = SparkContext
-    context.stop = _after(host.before_context_stops, context.stop)
+    context.stop = _around(context.stop, before=lambda *args, **kwargs: host.before_context_stops())
     query: Any = StreamingQuery
-    query.stop = _after(host.before_query_stops, query.stop)
+    query.stop = _around(query.stop, before=lambda *args, **kwargs: host.before_query_stops())
     query.awaitTermination = _waiting(query.awaitTermination, host)
     manager: Any = StreamingQueryManager
     manager.awaitAnyTermination = _waiting(manager.awaitAnyTermination, host)
@@ -242,64 +242,52 @@ def _normalized(location: str | None) -> str | None:
         return location
 
 
-def _remembering_format(original: Callable[..., Any]) -> Callable[..., Any]:
+def _around(
+    original: Callable[..., Any],
+    *,
+    before: Callable[..., None] = lambda writer, *args, **kwargs: None,
+    after: Callable[..., None] = lambda writer, *args, **kwargs: None,
+) -> Callable[..., Any]:
+    """A method of PySpark with something before it, which may refuse, or after it, with its arguments."""
+
     @functools.wraps(original)
-    def set_format(self: Any, source: str) -> Any:
-        writer = original(self, source)
-        setattr(writer, _FORMAT, source)
-        return writer
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before(self, *args, **kwargs)
+        found = original(self, *args, **kwargs)
+        after(self, *args, **kwargs)
+        return found
 
-    return set_format
-
-
-def _remembering_function(original: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def set_function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        writer = original(self, *args, **kwargs)
-        setattr(writer, _FORMAT, kind)
-        return writer
-
-    return set_function
+    return call
 
 
-def _remembering_name(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def query_name(self: Any, queryName: str) -> Any:
-        writer = original(self, queryName)
-        setattr(writer, _NAME, queryName)
-        return writer
-
-    return query_name
+def _set_format(writer: Any, source: str) -> None:
+    setattr(writer, _FORMAT, source)
 
 
-def _checking_trigger(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def trigger(self: Any, *args: Any, **kwargs: Any) -> Any:
-        refusals.check_trigger(kwargs)
-        return original(self, *args, **kwargs)
-
-    return trigger
+def _set_name(writer: Any, queryName: str) -> None:
+    setattr(writer, _NAME, queryName)
 
 
-def _checking_option(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def option(self: Any, key: str, value: Any) -> Any:
+def _set_function(kind: str) -> Callable[..., None]:
+    return lambda writer, *args, **kwargs: setattr(writer, _FORMAT, kind)
+
+
+def _check_trigger(writer: Any, *args: Any, **kwargs: Any) -> None:
+    refusals.check_trigger(kwargs)
+
+
+def _check_option(writer: Any, key: str, value: Any) -> None:
+    _check_each(writer, {key: value})
+
+
+def _check_options(writer: Any, **values: Any) -> None:
+    _check_each(writer, values)
+
+
+def _check_each(writer: Any, values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
         refusals.check_option(key, value)
-        _remember(self, {key: value})
-        return original(self, key, value)
-
-    return option
-
-
-def _checking_options(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def options(self: Any, **values: Any) -> Any:
-        for key, value in values.items():
-            refusals.check_option(key, value)
-        _remember(self, values)
-        return original(self, **values)
-
-    return options
+    _remember(writer, values)
 
 
 def _remember(writer: Any, options: Mapping[str, Any]) -> None:
@@ -320,12 +308,3 @@ def _waiting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
             return original(self, timeout)
 
     return wait
-
-
-def _after(first: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def stop(self: Any, *args: Any, **kwargs: Any) -> Any:
-        first()
-        return original(self, *args, **kwargs)
-
-    return stop

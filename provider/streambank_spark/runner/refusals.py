@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.driver.outputs import left_for
+from streambank.driver.outputs import refuse_left
 from streambank.storage import normalize_location
 
 _CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
@@ -134,24 +134,13 @@ def check_option(key: str, value: Any) -> None:
 
 
 def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
-    """Refuse the output from which a restore took a query away.
-
-    It may have later batches, and Spark skips in silence what the query writes again under their numbers.
+    """Refuse the output from which a restore took a query away (`refuse_left`).
 
     Args:
-        new_sinks: Old output directories of the query, each with the new one.
-
-    Raises:
-        RefusedError: It is an old one (code `old-sink`).
+        path: Where the query is to write, in the application's words; None for none.
     """
     try:
         place = normalize_location(path) if path else None
     except InputError:
         return  # Spark will say what it thinks of it
-    new = left_for(place, new_sinks)
-    if new is not None:
-        raise RefusedError(
-            f"The query would write to {place}, but it was restored to write to {new}.",
-            code="old-sink",
-            hint="Let the application write to the new one. To use the old one, restore a savepoint of it.",
-        )
+    refuse_left(place, new_sinks)

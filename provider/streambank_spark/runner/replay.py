@@ -107,11 +107,8 @@ def _progress(query: Any, batch: int) -> dict[str, int | None]:
 
 def _state(frame: Any, location: str, batch: int | None) -> dict[str, Any]:
     """Rows and fingerprint of each part of the state, or why they could not be read."""
-    from pyspark.errors import PySparkException
 
-    try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
-
+    def read() -> dict[str, Any]:
         from streambank_spark.state.digest import digest_of
         from streambank_spark.state.state import QueryState
 
@@ -120,6 +117,17 @@ def _state(frame: Any, location: str, batch: int | None) -> dict[str, Any]:
         _ = frame.sparkSession.streams.active
         state = QueryState(frame.sparkSession, location, batch)
         return {"batch": state.closure.batch, "parts": [one.to_dict() for one in digest_of(state)]}
+
+    return _or_why(read)
+
+
+def _or_why(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was read, or why it could not be."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+    from pyspark.errors import PySparkException
+
+    try:
+        return read()
     except StreambankError as error:
         return {"why": error.message}
     except (PySparkException, Py4JError, ImportError, AttributeError) as error:
@@ -131,26 +139,22 @@ def _compare_outputs(
     frame: Any, live: str | None, output: Output, batch: int, written_as: str
 ) -> Mapping[str, Any]:
     """How many rows of a batch only one of the two outputs has, or why that is not known."""
-    from pyspark.errors import PySparkException
-
-    if output.kind != FILES or output.path is None or live is None:
+    place = output.path
+    if output.kind != FILES or place is None or live is None:
         return {"why": "only what a file sink writes is compared, row by row"}
     if written_as in ("csv", "xml"):
         return {"why": f"{written_as} files have heads and frames, so their lines are not compared"}
-    from py4j.protocol import Py4JError
 
-    try:
+    def compare() -> dict[str, Any]:
         session = frame.sparkSession.newSession()
         session.conf.set(_SHUFFLE, str(session.sparkContext.defaultParallelism))
-        ours = _rows(session, output.path, batch, written_as)
+        ours = _rows(session, place, batch, written_as)
         theirs = _rows(session, live, batch, written_as)
         if isinstance(ours, str) or isinstance(theirs, str):
             return {"why": ours if isinstance(ours, str) else theirs}
         return _difference(ours, theirs)
-    except StreambankError as error:
-        return {"why": error.message}
-    except (PySparkException, Py4JError, ImportError, AttributeError) as error:
-        return {"why": f"Spark cannot read it: {first_line(error)}"}
+
+    return _or_why(compare)
 
 
 def _rows(session: Any, location: str, batch: int, written_as: str) -> Any:

@@ -120,11 +120,7 @@ def _run_held(spec: LaunchSpec, control: JobControl, program: Path, parent: Proc
 
 
 def _leased(spec: LaunchSpec, control: JobControl, parent: ProcessId) -> Driver:
-    """The driver of a launch, with the lease in hand.
-
-    Raises:
-        StreambankError: See `run`.
-    """
+    """The driver of a launch, with the lease in hand."""
     claim = take_lease(spec, control, [this_process("python"), parent])
     driver = Driver(spec, control, claim, parent)
     # From now on, or others would call a driver dead whose records take long to read.

@@ -52,13 +52,10 @@ def take_lease(spec: LaunchSpec, control: JobControl, processes: Sequence[Proces
 
 def _is_bound_to_end(control: JobControl) -> bool:
     view = control.lease.view()
-    launch_id = view.holder.details.get("launch_id") if view is not None and view.holder is not None else None
-    other = spec_of(control, str(launch_id)) if launch_id is not None else None
-    return (
-        view is not None
-        and other is not None
-        and why_superseded(other, control, epoch=view.epoch) is not None
-    )
+    if view is None or view.launch_id is None:
+        return False
+    other = spec_of(control, view.launch_id)
+    return other is not None and why_superseded(other, control, epoch=view.epoch) is not None
 
 
 def check_not_superseded(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
@@ -107,5 +104,4 @@ def _another_try_helps(spec: LaunchSpec, control: JobControl, error: StreambankE
         return isinstance(error, ConflictError) and error.code != "stale-launch"
     # What is left of this very driver is soon gone, and an operation ends; another driver stays.
     view = control.lease.view()
-    details = view.holder.details if view is not None and view.holder is not None else {}
-    return details.get("purpose") != "run" or details.get("launch_id") == spec.launch_id
+    return view is None or not view.is_driver or view.launch_id == spec.launch_id

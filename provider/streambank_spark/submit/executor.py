@@ -93,25 +93,22 @@ class SparkExecutor:
             return own
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        executor: SparkExecutor,
-        work: Work[Any, Any],
-        tasks: Sequence[Any],
-        done: Callable[[Any, Any], None],
-        folder: Path,
-    ) -> None:
-        self.executor = executor
-        self.work = work
-        self.tasks = tasks
-        self.done = done
-        self.folder = folder
-        self.log = folder / LOG
-        self.output = executor.output or str(self.log)
-        self.waiting = set(range(len(tasks)))
-        self.ended = False
-        self.moved: StreambankError | None = None
+    """One application, from its plan to its report."""
+
+    executor: SparkExecutor
+    work: Work[Any, Any]
+    tasks: Sequence[Any]
+    done: Callable[[Any, Any], None]
+    folder: Path
+    ended: bool = False
+    moved: StreambankError | None = None
+
+    def __post_init__(self) -> None:
+        self.log = self.folder / LOG
+        self.output = self.executor.output or str(self.log)
+        self.waiting = set(range(len(self.tasks)))
 
     def run(self) -> None:
         installation = self.executor.submits()

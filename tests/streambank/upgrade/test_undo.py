@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streambank.control.generations import left_together
+from streambank.control.together import left_together
 from streambank.core.errors import RefusedError, StorageError
 from streambank.upgrade import plan as planning
 from streambank.upgrade import undo as way_back

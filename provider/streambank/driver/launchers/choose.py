@@ -39,10 +39,6 @@ def launcher_for(job: Job) -> Launcher:
 
 
 def check_registered(job: Job) -> None:
-    """Make sure, before a job's driver is touched, that its launcher is installed here, if a package has it.
-
-    Raises:
-        InputError: See `launcher_for`.
-    """
+    """Make sure, before a driver is touched, that a launcher that a package has is installed here."""
     if job.launch.is_registered:
         launcher_for(job)

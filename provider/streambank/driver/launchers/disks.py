@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,14 +62,8 @@ class Disk:
         return f"{', '.join(first)} and {last}" if first else last
 
 
-def places_of(
-    job: Job, control: JobControl, query: str, environment: Mapping[str, str] | None = None
-) -> Iterator[DiskLocation]:
-    """Where one query of a job and what keeps it lie, as far as that is known.
-
-    Args:
-        environment: The environment of drivers here; that of this process when left out.
-    """
+def places_of(job: Job, control: JobControl, query: str) -> Iterator[DiskLocation]:
+    """Where one query of a job and what keeps it lie, as far as that is known."""
     generation = control.generation(query)
     yield DiskLocation("checkpoint", generation.location if generation is not None else job.queries[query])
     yield DiskLocation("records", control.store.uri)
@@ -82,7 +76,7 @@ def places_of(
         left = {} if generation is None else generation.new_sinks
         yield DiskLocation("output", left.get(normalize_location(written), written), needed=same)
     if not job.launch.in_cluster:
-        told = driver_environment(os.environ, extra=job.env) if environment is None else environment
+        told = driver_environment(os.environ, extra=job.env)
         named = told.get("SPARK_LOCAL_DIRS") or job.spark.get(LOCAL_DIR) or tempfile.gettempdir()
         yield from (DiskLocation("local state", one.strip()) for one in named.split(",") if one.strip())
         yield DiskLocation(TEMPORARY, tempfile.gettempdir(), needed=False)

@@ -28,13 +28,13 @@ _ADDRESSES = "Check whether the cluster is up, and check the addresses in the jo
 _NO_LOGIN = "Streambank sends a cluster no login: let this host in without one, or use client mode."
 
 
-def get_json(url: str, timeout_s: float = TIMEOUT_S) -> Mapping[str, Any]:
+def get_json(url: str) -> Mapping[str, Any]:
     """The JSON object at an address.
 
     Raises:
         StorageError: See `ask`; or it is no JSON object (code `cluster-refused`).
     """
-    return _decoded(url, ask(url, timeout_s=timeout_s), REFUSED)
+    return _decoded(url, ask(url), REFUSED)
 
 
 def send_json(

@@ -17,7 +17,6 @@ from streambank.control.control import RECENT_EVENTS, JobControl
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import UPLOAD_PATH
-from streambank.driver.application import check_is_pyspark
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import find_installation
 from streambank.driver.launcher import DriverState, Handle, not_its_driver
@@ -42,14 +41,6 @@ _NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\
 
 class KubernetesLauncher(Submitter):
     """Drivers that Kubernetes runs."""
-
-    def log_path(self, control: JobControl, launch_id: str) -> None:
-        """See `Launcher.log_path`: Kubernetes keeps it."""
-
-    def check(self, job: Job) -> str | None:
-        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
-        check_is_pyspark(job.application)
-        return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         handle = self._handle(spec.launch_id)
@@ -137,15 +128,10 @@ class KubernetesLauncher(Submitter):
             "ended" if over else "running", int(code[1]) if over and code else None, why=phase[1]
         )
 
-    def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """See `Launcher.log_lines`: by kubectl."""
-        if handle.submission is None:
-            return []
-        try:
-            self._check_pod(handle)
-        except StorageError as error:
-            return [f"(The driver's log cannot be read: {error.message})"]
-        namespace, labels = handle.submission.partition(":")[0], f"{LAUNCH_LABEL}={handle.launch_id}"
+    def _read_log(self, handle: Handle, submission: str, count: int) -> list[str]:
+        """By kubectl, where that is installed."""
+        self._check_pod(handle)
+        namespace, labels = submission.partition(":")[0], f"{LAUNCH_LABEL}={handle.launch_id}"
         if handle.job is not None:  # another job's launch may have been copied among its records
             labels += f",{JOB_LABEL}={job_tag(handle.job)}"
         command = ["kubectl", "logs", f"--namespace={namespace}", f"--tail={count}", f"--selector={labels}"]
@@ -154,10 +140,7 @@ class KubernetesLauncher(Submitter):
         program = shutil.which("kubectl", path=self._environment.get("PATH"))
         if program is None:
             return [f"(To read the driver's log: {' '.join(command)})"]
-        try:
-            return run_for_output([program, *command[1:]], self._driver_environment(), TIMEOUT_S).splitlines()
-        except StorageError as error:
-            return [f"(The driver's log cannot be read: {error.message})"]
+        return run_for_output([program, *command[1:]], self._driver_environment(), TIMEOUT_S).splitlines()
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`: its pod is deleted, after the grace that the cluster gives."""

@@ -51,14 +51,10 @@ class LocalLauncher:
 
     Args:
         installation: What to start them with; looked for by each job's interpreter when left out.
-        environment: The environment to choose from; this process's own when left out.
     """
 
-    def __init__(
-        self, installation: Installation | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, installation: Installation | None = None) -> None:
         self._installation = installation
-        self._environment = environment
         self._exit_codes: dict[ProcessId, int] = {}
 
     def log_path(self, control: JobControl, launch_id: str) -> str:
@@ -87,20 +83,21 @@ class LocalLauncher:
         command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
         command += client_options(job, spec.launch_id)
         properties = {**loopback_settings(job.master, job.spark), **own_settings(job)}
-        parent = os.environ if self._environment is None else self._environment
-        options, text = found.with_defaults(property_lines(properties), parent)
+        options, text = found.with_defaults(property_lines(properties), os.environ)
         command += ["--properties-file", f"/dev/fd/{_PROPERTIES}", *options]
         command += [str(found.entry), *launch_arguments(control, spec)]
         locations = [spec.control, spec.other_control or spec.control]
         locations += [query.checkpoint for query in spec.queries.values()]
         if BIND_ADDRESS in loopback_settings(job.master, job.spark):
-            settings["SPARK_LOCAL_IP"] = parent.get("SPARK_LOCAL_IP", LOOPBACK)  # where its pages listen
+            settings["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", LOOPBACK)  # where its pages listen
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             python_path = [*found.python_path, *([_shipped(log.parent)] if found.ships else [])]
             if python_path:
                 settings["PYTHONPATH"] = os.pathsep.join(python_path)
-            environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
+            environment = driver_environment(
+                os.environ, locations=locations, extra=job.env, settings=settings
+            )
             _drop_old_logs(log.parent)
             pid = _spawn(command, job.working_dir, environment, log, text)
         except OSError as error:

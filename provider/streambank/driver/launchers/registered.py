@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, StorageError, StreambankError
@@ -28,8 +28,6 @@ from streambank.driver.spec import LaunchSpec
 GROUP = "streambank.launchers"
 METHODS = ("log_path", "check", "submit", "find", "status", "log_lines", "kill")
 """What a launcher must have."""
-
-T = TypeVar("T")
 
 
 def registered() -> dict[str, tuple[EntryPoint, ...]]:
@@ -55,11 +53,7 @@ def registered_launcher(policy: LaunchPolicy) -> Launcher:
 
 
 def load(name: str) -> Callable[[LaunchPolicy], object]:
-    """What a name stands for, imported.
-
-    Raises:
-        InputError: See `registered_launcher`.
-    """
+    """What a name stands for, imported."""
     known = registered()
     entries = known.get(name, ())
     if not entries:
@@ -125,11 +119,12 @@ class CheckedLauncher:
         self.launcher = launcher
 
     def log_path(self, control: JobControl, launch_id: str) -> str | None:
-        found = self._asked("log_path", lambda: self.launcher.log_path(control, launch_id))
-        return self._of("log_path", found, (str, type(None)))
+        found: str | None = self._answer("log_path", (str, type(None)), control, launch_id)
+        return found
 
     def check(self, job: Job) -> str | None:
-        return self._of("check", self._asked("check", lambda: self.launcher.check(job)), (str, type(None)))
+        version: str | None = self._answer("check", (str, type(None)), job)
+        return version
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. What is not one of our errors says nothing about whether a driver comes."""
@@ -147,35 +142,31 @@ class CheckedLauncher:
         return handle
 
     def find(self, control: JobControl) -> list[Handle]:
-        found = self._of("find", self._asked("find", lambda: self.launcher.find(control)), (list, tuple))
+        found = list(self._answer("find", (list, tuple), control))
         for handle in found:
             self._check_handle("find", handle)
-        return list(found)
+        return found
 
     def status(self, handle: Handle) -> DriverState:
-        state = self._of(
-            "status", self._asked("status", lambda: self.launcher.status(handle)), (DriverState,)
-        )
+        state: DriverState = self._answer("status", (DriverState,), handle)
         if state.state not in ("running", "ended"):
             raise self._wrong("status", f"{state.state!r}, and a driver is running or ended")
         return state
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
-        lines = self._asked("log_lines", lambda: self.launcher.log_lines(handle, count))
-        return [str(line) for line in self._of("log_lines", lines, (list, tuple))]
+        return [str(line) for line in self._answer("log_lines", (list, tuple), handle, count)]
 
     def kill(self, handle: Handle) -> None:
-        self._asked("kill", lambda: self.launcher.kill(handle))
+        self._answer("kill", (object,), handle)
 
-    def _asked(self, method: str, ask: Callable[[], T]) -> T:
+    def _answer(self, method: str, kinds: tuple[type, ...], *asked: object) -> Any:
+        """What a method of the launcher answers, which has to be of one of some kinds."""
         try:
-            return ask()
+            found = getattr(self.launcher, method)(*asked)
         except StreambankError:
             raise
         except Exception as error:
             raise self._failed(f"{method} raised {_said(error)}") from error
-
-    def _of(self, method: str, found: T, kinds: tuple[type, ...]) -> T:
         if not isinstance(found, kinds):
             raise self._wrong(method, f"a {type(found).__name__}")
         return found

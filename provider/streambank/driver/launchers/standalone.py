@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +24,9 @@ from streambank.core.errors import InputError, StorageError
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
-from streambank.driver.application import check_is_pyspark
 from streambank.driver.bundle import NAME, ship
 from streambank.driver.environment import cluster_variables, is_airflows
-from streambank.driver.launcher import NOT_ITS_DRIVER, DriverState, Handle, not_its_driver
+from streambank.driver.launcher import NOT_ITS_DRIVER, ClusterLauncher, DriverState, Handle, not_its_driver
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
 from streambank.driver.launchers.local import launch_arguments, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
@@ -51,7 +50,7 @@ _DRIVER = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 _HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
 
 
-class StandaloneLauncher:
+class StandaloneLauncher(ClusterLauncher):
     """Drivers that a standalone cluster runs.
 
     Args:
@@ -65,7 +64,6 @@ class StandaloneLauncher:
         environment: Mapping[str, str] | None = None,
         *,
         search_s: float = SEARCH_S,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         hosts = [match[1] for match in _HOST.finditer(policy.master or "")]
         rest = policy.rest or ",".join(f"http://{host}:{_REST_PORT}" for host in hosts)
@@ -74,15 +72,6 @@ class StandaloneLauncher:
         self._page = MasterPage(web.split(","))
         self._environment = os.environ if environment is None else environment
         self._search_s = search_s
-        self._sleep = sleep
-
-    def log_path(self, control: JobControl, launch_id: str) -> None:
-        """See `Launcher.log_path`: the worker keeps it."""
-
-    def check(self, job: Job) -> str | None:
-        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
-        check_is_pyspark(job.application)
-        return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated."""
@@ -119,7 +108,7 @@ class StandaloneLauncher:
                     hint="Start it again. If the first driver was accepted, it is found, or ends because the "
                     "other has the lease.",
                 ) from error
-            self._sleep(_LOOK_S)
+            time.sleep(_LOOK_S)
 
     def find(self, control: JobControl) -> list[Handle]:
         """See `Launcher.find`: by the records, and by the arguments with which a worker has launched it.
@@ -229,15 +218,10 @@ class StandaloneLauncher:
         )
         return DriverState("running" if waits else "ended", why=state)
 
-    def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """See `Launcher.log_lines`: from the worker's page, first what Spark says, then what Python says."""
-        if handle.submission is None:
-            return []
-        try:
-            self._check(handle, handle.submission)
-            return self._page.log_lines(handle.submission, count)
-        except StorageError as error:
-            return [f"(The driver's log cannot be read: {error.message})"]
+    def _read_log(self, handle: Handle, submission: str, count: int) -> list[str]:
+        """From the worker's page, first what Spark says, then what Python says."""
+        self._check(handle, submission)
+        return self._page.log_lines(submission, count)
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`. The worker sends TERM, and SIGKILL after 10 s; supervision ends with it."""
@@ -247,7 +231,7 @@ class StandaloneLauncher:
         submission = state.submission or handle.submission or ""
         if handle.job is not None:
             self._check(handle, submission, proven=True)
-        answer = self._kill(submission)
+        answer = self._ask_master(f"/v1/submissions/kill/{submission}", {}, repeatable=True)
         if answer["success"] or self.status(handle).state == "ended":
             return
         raise StorageError(
@@ -255,9 +239,6 @@ class StandaloneLauncher:
             code="not-killed",
             hint=f"Look at {', '.join(self._page.addresses)}.",
         )
-
-    def _kill(self, submission: str) -> Mapping[str, Any]:
-        return self._ask_master(f"/v1/submissions/kill/{submission}", {}, repeatable=True)
 
     def _ask_master(
         self, path: str, body: Mapping[str, Any] | None, *, repeatable: bool = False

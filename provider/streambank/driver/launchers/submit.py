@@ -29,6 +29,7 @@ from streambank.driver.bundle import NAME, program
 from streambank.driver.environment import cluster_variables, driver_environment, is_airflows
 from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, installation_that_submits
+from streambank.driver.launcher import ClusterLauncher
 from streambank.driver.launchers.local import launch_arguments, own_settings
 from streambank.driver.spark_properties import property_lines
 from streambank.driver.spec import LaunchSpec
@@ -45,7 +46,7 @@ _YOUNG_S = 60.0
 """In this time a start that is being made locks what it needs."""
 
 
-class Submitter:
+class Submitter(ClusterLauncher):
     """What launchers have in common that submit by spark-submit.
 
     Args:
@@ -158,14 +159,7 @@ class ClusterSubmit:
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8")
         command = [str(found.spark_submit), "--master", job.master, "--deploy-mode", "cluster"]
-        command += [
-            "--name",
-            job.name,
-            *self.options,
-            "--properties-file",
-            str(file),
-            *options,
-        ]
+        command += ["--name", job.name, *self.options, "--properties-file", str(file), *options]
         if self.files:
             command += ["--files", ",".join(self.files)]
         if self.entry is None:

@@ -10,7 +10,7 @@ Sources: Hadoop's ResourceManager and NodeManager REST APIs (3.5.0); Spark's "Ru
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,11 +46,8 @@ class YarnLauncher(Submitter):
         """
         self._address = (self._policy.resource_manager or _configured(self._environment)).split(",")
 
-    def log_path(self, control: JobControl, launch_id: str) -> None:
-        """See `Launcher.log_path`: YARN keeps it."""
-
     def check(self, job: Job) -> str | None:
-        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
+        """The same, and the program, which is sent along, is read."""
         check_queries(job.name, check_application(job.application), job.queries)
         return None
 
@@ -112,34 +109,22 @@ class YarnLauncher(Submitter):
         page = str(app.get("trackingUrl") or "") or self._page_of(handle.submission)
         return DriverState("ended" if state in GONE else "running", None, _log_of(app), page, why)
 
-    def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """See `Launcher.log_lines`: from the node's web service, Spark's words first, then Python's."""
-        if handle.submission is None:
-            return []
-        try:
-            app = self._app(handle)
-            where = _CONTAINER.match(str(app.get("amContainerLogs") or ""))
-            said = str(app.get("diagnostics") or "").strip().splitlines()
-            found = said[-max(1, count // 4) :]
-            for kind in ("stderr", "stdout") if where else ():
-                assert where is not None
-                url = f"{where[1]}/ws/v1/node/containers/{where[2]}/logs/{kind}?size=-{count * _LINE_BYTES}"
-                found += _content(ask(url).decode("utf-8", "replace"))[-max(1, count // 2) :]
-            return found
-        except StorageError as error:
-            return [f"(The driver's log cannot be read: {error.message})"]
+    def _read_log(self, handle: Handle, submission: str, count: int) -> list[str]:
+        """From the node's web service, Spark's words first, then Python's."""
+        app = self._app(handle)
+        where = _CONTAINER.match(str(app.get("amContainerLogs") or ""))
+        found = str(app.get("diagnostics") or "").strip().splitlines()[-max(1, count // 4) :]
+        for kind in ("stderr", "stdout") if where else ():
+            assert where is not None
+            url = f"{where[1]}/ws/v1/node/containers/{where[2]}/logs/{kind}?size=-{count * _LINE_BYTES}"
+            found += _content(ask(url).decode("utf-8", "replace"))[-max(1, count // 2) :]
+        return found
 
     def kill(self, handle: Handle) -> None:
         if handle.submission is None or self.status(handle).state == "ended":
             return
         path = f"/ws/v1/cluster/apps/{handle.submission}/state"
-        for number, address in enumerate(self._address, 1):
-            try:
-                send_json(address + path, {"state": "KILLED"}, method="PUT")
-                return
-            except StorageError:
-                if number == len(self._address):
-                    raise
+        self._of_leader(lambda address: send_json(address + path, {"state": "KILLED"}, method="PUT"))
 
     def _app(self, handle: Handle) -> Mapping[str, Any]:
         """An application, which has to have the tags of its launch, and of its job."""
@@ -154,10 +139,13 @@ class YarnLauncher(Submitter):
         return found
 
     def _get(self, path: str) -> Mapping[str, Any]:
+        return self._of_leader(lambda address: get_json(address + path))
+
+    def _of_leader(self, ask_one: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Ask the resource managers, one after the other; one that waits refers to the one that leads."""
         for number, address in enumerate(self._address, 1):
             try:
-                return get_json(address + path)
+                return ask_one(address)
             except StorageError:
                 if number == len(self._address):
                     raise
