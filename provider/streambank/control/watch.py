@@ -332,5 +332,4 @@ def _watcher(record: Record) -> Watcher:
 
 
 def _of(watcher: Watcher, data: Mapping[str, Any]) -> JsonDict:
-    """What accompanies a watcher's record, with its identity."""
     return dict(data) if watcher.identity is None else {"id": watcher.identity, **data}

@@ -149,7 +149,6 @@ def _has_submit(home: Path) -> bool:
 
 
 def _distribution_here() -> Path | None:
-    """The Spark of this machine as its environment names it."""
     on_path = shutil.which("spark-submit")
     for home in (os.environ.get(HOME), on_path and Path(on_path).resolve().parent.parent):
         if home and _has_submit(Path(home)) and (Path(home) / "jars").is_dir():

@@ -224,7 +224,6 @@ def _state(
 
 
 def _has_finished(events: list[JsonDict], driver: DriverLife, desired: Desired) -> bool:
-    """Whether the application ended by itself, and well, after the job was meant to run."""
     if driver.exit_code != 0 or driver.over_at < desired.at:
         return False
     return driver.epoch not in stops_of(events)

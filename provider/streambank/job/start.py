@@ -281,7 +281,6 @@ class _Start:
         return self._wait_for_lease()
 
     def _waiting(self) -> Waiting | None:
-        """The driver that waits, where it still does."""
         held = self.held
         there = held is not None and self.launcher.status(held.handle).state == "running"
         return held if there and held is not None and is_held(held.spec, self.control) else None

@@ -523,7 +523,6 @@ def _has_died(control: JobControl, view: ClaimView | None) -> bool:
 
 
 def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | None:
-    """Why a driver failed that had died before, as it recorded that itself."""
     if how != "dead" or view is None or view.launch_id is None:
         return None
     failure = recorded_failure(control, view.launch_id)

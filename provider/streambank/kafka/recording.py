@@ -71,21 +71,19 @@ class KafkaReader:
         return True
 
 
+@dataclass(frozen=True, slots=True)
 class SourceRecorder:
     """Asks about the Kafka sources of the query whose savepoint is taken (see `capture.SourceCapture`).
 
-    Args:
+    Attributes:
         readers: The query's Kafka sources as its application declared them, where the runner knows.
         streams: Spark's word for each source of the query, by position, where the runner knows: `kafka`, or
             what else it is; None for one that has no word.
     """
 
-    def __init__(
-        self, brokers: Brokers, readers: Sequence[KafkaReader] = (), streams: Sequence[str | None] = ()
-    ) -> None:
-        self._brokers = brokers
-        self._readers = readers
-        self._streams = streams
+    brokers: Brokers
+    readers: Sequence[KafkaReader] = ()
+    streams: Sequence[str | None] = ()
 
     def describe(self, source: SourceState) -> Mapping[str, Any]:
         """`kafka` of a source that counts by topic and partition; `format` of another connector's.
@@ -99,12 +97,12 @@ class SourceRecorder:
         if (word := self._other(source)) is not None:
             return {FORMAT: word}
         reader, unsure = self._reader(source, offsets)
-        bootstrap = self._brokers.bootstrap(reader.bootstrap)
+        bootstrap = self.brokers.bootstrap(reader.bootstrap)
         record = {"bootstrap": bootstrap, **reader.subscribe}
         try:
             if unsure:
                 raise StorageError(unsure, code="kafka-not-reachable", hint=_WHICH)
-            asked = _ask_source(self._brokers.at(reader.bootstrap), offsets)
+            asked = _ask_source(self.brokers.at(reader.bootstrap), offsets)
             return {KIND: {**record, "asked_at": to_json_time(utc_now()), "not_asked": None, "topics": asked}}
         except StreambankError as error:
             said = _said(offsets, {}, {}, {})
@@ -112,7 +110,7 @@ class SourceRecorder:
 
     def word(self, source: SourceState) -> str | None:
         """Spark's word for a source whose offsets are not Kafka's; None where it is not known."""
-        words = [stream for stream in self._streams if stream != KIND]
+        words = [stream for stream in self.streams if stream != KIND]
         if len(set(words)) == 1:
             return words[0]
         word = self._stream(source)
@@ -120,26 +118,26 @@ class SourceRecorder:
 
     def _stream(self, source: SourceState) -> str | None:
         """Spark's word for a source by its position; None where it has none, or no position."""
-        number = int(source.source) if source.source.isdecimal() else len(self._streams)
-        return self._streams[number] if number < len(self._streams) else None
+        number = int(source.source) if source.source.isdecimal() else len(self.streams)
+        return self.streams[number] if number < len(self.streams) else None
 
     def _other(self, source: SourceState) -> str | None:
         """Spark's word for a source that is none of Kafka's; None where it is, or may be."""
-        if self._streams and None not in self._streams and KIND not in self._streams:
-            return self._stream(source) or self._streams[0]
+        if self.streams and None not in self.streams and KIND not in self.streams:
+            return self._stream(source) or self.streams[0]
         word = self._stream(source)
-        placed = any(reader.position is not None for reader in self._readers)
+        placed = any(reader.position is not None for reader in self.readers)
         return word if placed and word != KIND else None
 
     def _reader(self, source: SourceState, offsets: Offsets) -> tuple[KafkaReader, str]:
         """Which of the query's readers a source is, or one that says nothing; and why it is not known."""
-        fitting = [reader for reader in self._readers if reader.reads(offsets)]
-        placed = [reader for reader in self._readers if str(reader.position) == source.source]
+        fitting = [reader for reader in self.readers if reader.reads(offsets)]
+        placed = [reader for reader in self.readers if str(reader.position) == source.source]
         if placed and (placed[0] in fitting or not fitting):
             return placed[0], ""
         if len(fitting) < 2:
             return (fitting[0] if fitting else KafkaReader(None, {})), ""
-        servers = sorted({self._brokers.bootstrap(reader.bootstrap) or "" for reader in fitting})
+        servers = sorted({self.brokers.bootstrap(reader.bootstrap) or "" for reader in fitting})
         if len(servers) > 1:
             return KafkaReader(
                 None, {}

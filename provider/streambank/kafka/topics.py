@@ -66,11 +66,7 @@ def _goes_on(partitions: Mapping[int, int], former: Mapping[str, Any]) -> bool:
 
 
 def is_another(found: Topic, ids: frozenset[str]) -> bool:
-    """Whether a topic is not the one that the query read.
-
-    Args:
-        ids: See `ids_of`.
-    """
+    """Whether a topic is not the one that the query read, whose ids are those that `ids_of` gives."""
     return _NO_TOPIC in ids or (found.topic_id is not None and bool(ids) and ids != {found.topic_id})
 
 

@@ -29,12 +29,19 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.cli import streambank
 from tests.support.jobs.declared import BY, declare, fake_launcher
-from tests.support.jobs.lost_repository import SINK, in_repository, lose_repository, move_on, refused, worked
+from tests.support.jobs.lost_repository import (
+    SINK,
+    in_repository,
+    lose_repository,
+    move_on,
+    refused,
+    worked,
+    worked_in_repository,
+)
 
 
 def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     second = move_on(job)
     shutil.rmtree(folder / "checkpoints/flights")
     lose_repository(folder)
@@ -50,8 +57,7 @@ def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path
 
 
 def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     lose_repository(folder)
 
     refused(lambda: savepoint_job(job, by=BY))
@@ -69,8 +75,7 @@ def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
 
 
 def test_everything_that_looks_at_a_job_says_that_its_checkpoint_is_gone(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     assert (job_status(job).state, diagnose_job(job)[0].findings[0].code) != ("checkpoint-lost",) * 2
     shutil.rmtree(folder / "checkpoints/flights")
 
@@ -97,8 +102,7 @@ def test_everything_that_looks_at_a_job_says_that_its_checkpoint_is_gone(folder:
 
 
 def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     shutil.copytree(folder / "repository", folder / "copy")
     move_on(job)
     shutil.rmtree(folder / "repository")
@@ -111,8 +115,7 @@ def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
 
 
 def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     second = move_on(job)
     shutil.rmtree(folder / "checkpoints/flights")
     shutil.rmtree(folder / "checkpoints/flights.g0002")
@@ -135,8 +138,7 @@ def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
 
 
 def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     move_on(job)
     for name in ("flights", "flights.g0002"):
         (folder / f"checkpoints/{name}").rename(folder / f"checkpoints/{name}.away")
@@ -153,8 +155,7 @@ def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -
 
 
 def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     move_on(job)
     shutil.rmtree(folder / "checkpoints/flights.g0002")
     lose_repository(folder)
@@ -177,8 +178,7 @@ def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> N
 
 @pytest.mark.parametrize("older_copy", [False, True])
 def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, older_copy: bool) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     if older_copy:
         shutil.copytree(folder / "repository", folder / "copy")
     second = move_on(job)
@@ -198,8 +198,7 @@ def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, olde
 
 
 def test_a_fresh_start_goes_on_in_a_generation_that_counted_again(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     records = job.records()
     first = records.generations().all()[0]
     move_on(job)
@@ -260,8 +259,7 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
 
 
 def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     savepoint_job(job, by=BY)
     shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
     shutil.rmtree(folder / "checkpoints/flights")
@@ -277,8 +275,7 @@ def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> No
 
 def test_where_the_marker_says_that_it_worked_nothing_begins_from_nothing(folder: Path) -> None:
     """What a restore that was killed at its switch leaves behind: a generation, and no facts of the query."""
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     shutil.rmtree(folder / "checkpoints/flights")
     lose_repository(folder)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
@@ -381,8 +378,7 @@ def test_a_driver_does_not_accept_another_repository_in_its_place(folder: Path) 
 def test_a_repository_on_s3_by_another_name_is_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     marker = read_marker(job.checkpoint)
     assert marker is not None
     write_marker(job.checkpoint, replace(marker, repository="s3a://bucket/saved", repository_id="r1"))
@@ -418,8 +414,7 @@ def test_a_checkpoint_on_s3_that_is_gone_is_missed_by_either_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records were lost, and a restore that came to nothing left others."""
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     marker, generation = read_marker(job.checkpoint), job.records().generation(None)
     assert marker is not None and generation is not None
     write_marker(job.checkpoint, replace(marker, location="s3a://bucket/flights"))

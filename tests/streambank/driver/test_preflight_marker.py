@@ -31,12 +31,18 @@ from streambank.job.status import job_status
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, ELSEWHERE, fake_launcher
-from tests.support.jobs.lost_repository import SINK, in_repository, lose_repository, refused, worked
+from tests.support.jobs.lost_repository import (
+    SINK,
+    in_repository,
+    lose_repository,
+    refused,
+    worked,
+    worked_in_repository,
+)
 
 
 def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     marker = Path(str(marker_location(job.checkpoint)).removeprefix("file://"))
     assert marker == folder / "checkpoints/flights.streambank.json"
     marker.unlink()
@@ -100,8 +106,7 @@ def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
 
 
 def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     elsewhere = replace(job, control=f"file://{folder}/elsewhere")
     elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
     prepare_launch(elsewhere, elsewhere.records(), by=BY)  # its records were moved
@@ -113,8 +118,7 @@ def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
 
 
 def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     control = str(job.control).removeprefix("file://")
     (folder / "link").symlink_to(control)
     linked = replace(job, control=f"file://{folder}/link")
@@ -138,8 +142,7 @@ def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
 
 def test_a_driver_by_other_records_on_a_host_that_is_gone_is_judged_by_its_heartbeat(folder: Path) -> None:
     """As where a server burnt, and its records were copied to another place."""
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     control = str(job.control).removeprefix("file://")
     gone = Lease(job.records().store, job.name, here=ELSEWHERE)
     claim = gone.acquire([this_process("python")], beat_s=0.05, ttl_s=0.3)
@@ -161,8 +164,7 @@ def test_a_driver_by_other_records_on_a_host_that_is_gone_is_judged_by_its_heart
 
 
 def test_one_of_a_cluster_is_believed_to_be_gone_by_its_heartbeat_alone_nowhere(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     gone = Lease(job.records().store, job.name, here=ELSEWHERE)
     gone.acquire([this_process("python")], beat_s=0.05, ttl_s=0.3, details={IN_CLUSTER: True})
     elsewhere = replace(job, control=f"file://{folder}/elsewhere")
@@ -176,8 +178,7 @@ def test_one_of_a_cluster_is_believed_to_be_gone_by_its_heartbeat_alone_nowhere(
 def test_records_on_s3_by_another_name_are_not_opened_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     marker = read_marker(job.checkpoint)
     assert marker is not None
     control = job.records()
@@ -193,8 +194,7 @@ def test_records_on_s3_by_another_name_are_not_opened_twice(
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
 def test_a_marker_that_cannot_be_read(folder: Path, data: bytes) -> None:
-    job = in_repository(folder)
-    worked(job)
+    job = worked_in_repository(folder)
     marker = folder / "checkpoints/flights.streambank.json"
     marker.write_bytes(data)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from streambank.control.marker import renew_marker
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN
@@ -14,6 +12,7 @@ from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare
+from tests.support.refuses import refuses
 
 SINK = "ForeachBatchSink"
 
@@ -21,6 +20,13 @@ SINK = "ForeachBatchSink"
 def in_repository(folder: Path) -> Job:
     """A job whose records are inside its repository: what takes one takes both."""
     return declare(folder, more='control = "repository/jobs"')
+
+
+def worked_in_repository(folder: Path) -> Job:
+    """Such a job, in which a driver has worked."""
+    job = in_repository(folder)
+    worked(job)
+    return job
 
 
 def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
@@ -63,7 +69,6 @@ def lose_repository(folder: Path) -> None:
 
 
 def refused(act: Callable[[], object], code: str = "repository-lost") -> StreambankError:
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, code) as caught:
         act()
-    assert caught.value.code == code
     return caught.value
