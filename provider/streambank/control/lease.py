@@ -20,6 +20,7 @@ from streambank.storage.store import Store
 
 LeaseView = ClaimView
 _RECENT = 20
+"""How many of the newest epochs are recent."""
 IN_CLUSTER = "in_cluster"
 """The detail of a claim by which a driver says that a cluster runs it."""
 

@@ -47,7 +47,7 @@ class YarnLauncher(Submitter):
         self._address = (self._policy.resource_manager or _configured(self._environment)).split(",")
 
     def check(self, job: Job) -> str | None:
-        """The same, and the program, which is sent along, is read."""
+        """See `ClusterLauncher.check`; the program is sent along, so it is read here, too."""
         check_queries(job.name, check_application(job.application), job.queries)
         return None
 
