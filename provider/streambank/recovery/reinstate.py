@@ -8,12 +8,14 @@ cannot show that is refused: a query that went on in it would lose or repeat row
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation, Generations
 from streambank.control.marker import renew_marker
+from streambank.control.operation import Operation
 from streambank.control.processes import person
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
@@ -60,14 +62,15 @@ def reinstate(
     control: JobControl,
     by: Mapping[str, str],
     why: str = "",
+    operation: Operation | None = None,
 ) -> Reinstated:
     """Let an earlier generation count again.
 
     Args:
-        repository: Where the savepoint is.
         job: `job` or `job/query`.
         savepoint: A savepoint that was taken in that generation at its last batch; by it the sinks are
             judged.
+        operation: The operation lock, where the caller holds it already (an exchange).
 
     Raises:
         NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint; or its
@@ -82,7 +85,7 @@ def reinstate(
     query = QueryRef.parse(job).query
     manifest = repository.load(job, savepoint)
     with (
-        control.operation(OPERATION, by=by) as operation,
+        nullcontext(operation) if operation else control.operation(OPERATION, by=by) as held,
         control.lease.held(OPERATION, by=by) as lease,
     ):
         generations = control.generations(query)
@@ -97,7 +100,7 @@ def reinstate(
         _check_not_gone_on(repository, manifest, current)
         following = generations.reinstated(earlier, by=by)
         lease.check()
-        generations.switch(following, operation=operation)
+        generations.switch(following, operation=held)
         why_not = renew_marker(
             following.base,
             job=control.name,
@@ -117,7 +120,6 @@ def check_not_gone_on(repository: Repository, job: str, savepoint: str, control:
     """Make sure that no batch was committed since a savepoint, before a driver is stopped to go back to it.
 
     Args:
-        repository: Where the savepoint is.
         job: `job` or `job/query`.
 
     Raises:

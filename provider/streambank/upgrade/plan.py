@@ -72,8 +72,6 @@ class UpgradePlan:
 
     Attributes:
         before: The code that runs; None where an older version of Streambank launched it.
-        declared: What the job declares now.
-        runs: The job with the new code, placed.
         changes: In what they differ, for people; empty where they do not.
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
@@ -94,9 +92,6 @@ class UpgradePlan:
 
 def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launcher) -> UpgradePlan:
     """See what an upgrade would do. Nothing is stopped or written.
-
-    Args:
-        launcher: Where drivers run.
 
     Raises:
         RefusedError: No driver of the job runs (code `nothing-to-upgrade`); or the new code cannot be
@@ -179,7 +174,6 @@ def settings_without_effect(runs: Job, control: JobControl, before: Mapping[str,
     """New settings that change nothing, since the checkpoints of the job keep other values.
 
     Args:
-        runs: The job with the new code.
         before: The settings that the running driver was launched with.
 
     Returns:

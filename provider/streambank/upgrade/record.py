@@ -55,7 +55,6 @@ class Upgrade:
     """An upgrade that is under way or was interrupted, or its report.
 
     Attributes:
-        name: Its name, which no other has.
         state: `planned` and `nothing-to-do` (nothing was touched); `rehearsing`, `stopping`, `swapped`,
             `undoing`, `restored` (under way, or interrupted; at `restored` the old code is chosen); `refused`
             (the new code was not started, and the old code runs on); `upgraded`; `undone` (the old code runs
@@ -71,17 +70,12 @@ class Upgrade:
         committed_at: When it committed the last of them.
         broken_before: Objectives that were broken before the stop, each as query and objective; None where
             they could not be read.
-        launch_id: The launch of the new code.
-        steps: Seconds of each step.
         without_processing_s: From the last commit of the old code to the first of the new, at most of all
             queries; None where the new code has committed nothing yet.
         code: The code of the error by which it failed; None where it did not.
-        error: Why it failed or was undone, in a sentence.
         notes: What else a person should know of it.
-        started_at: When it began.
         warm: Whether the new driver was waiting when the old one was stopped.
         resumed: Whether it was interrupted, and finished by another call.
-        at: When this was recorded.
     """
 
     name: str

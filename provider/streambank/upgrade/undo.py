@@ -21,7 +21,7 @@ from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
-from streambank.driver.stops import mark_stop
+from streambank.driver.stops import mark_late_drivers
 from streambank.job.stop import stop_job
 from streambank.kafka.settings import Brokers
 from streambank.procedure.procedure import Say
@@ -34,19 +34,8 @@ OPERATION = "upgrade"
 
 
 def why_undone(upgrade: str, error: str) -> str:
-    """Why the old code is chosen again, by which a choice is known as that of a way back.
-
-    Args:
-        upgrade: The upgrade's name.
-    """
+    """Why the old code is chosen again, by which a choice is known as that of a way back."""
     return f"{upgrade} is undone: {error}"
-
-
-def mark_late_drivers(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
-    """Let no driver that was launched until now and comes up late run any more; with the lock in hand."""
-    view = control.lease.view()
-    if view is None or view.free:
-        mark_stop(control, by=by, why=why)
 
 
 def go_back(
@@ -65,8 +54,6 @@ def go_back(
 
     Args:
         job: The declared job, placed.
-        savepoints: The savepoint of each query.
-        launcher: Where drivers run.
         sink: What becomes of later output; None for `rollback` where it is needed and proven, and nothing
             else.
 

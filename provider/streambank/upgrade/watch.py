@@ -59,7 +59,6 @@ class Watch:
     say nothing against the code.
 
     Args:
-        launcher: Where drivers run.
         launch_id: The launch of its first driver.
     """
 
@@ -74,9 +73,6 @@ class Watch:
 
     def first_batch(self, timeout_s: float) -> Ready:
         """Wait until each query has committed a batch, or found nothing to read.
-
-        Args:
-            timeout_s: How long to wait, in seconds.
 
         Raises:
             StorageError: The driver ended, or it took too long (code `new-code-failed`).
