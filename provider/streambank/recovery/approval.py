@@ -8,12 +8,13 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.approval import outdated
 from streambank.core.choices import NO_SINK, ROLLBACKS, SINK_CHOICES, SinkChoice
 from streambank.core.errors import StreambankError
+from streambank.core.shape import JsonObject
 from streambank.core.units import say_count, say_duration
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ _MIXED = "roll back the output that can be, and leave the rest"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(JsonObject):
     """One button of an approval: of all queries of the plan, and bound to what the plan has shown.
 
     Attributes:
@@ -90,10 +91,6 @@ class Choice:
     resolves_by_query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     breaks: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        resolves = {name: list(codes) for name, codes in self.resolves_by_query.items()}
-        return {**asdict(self), "resolves_by_query": resolves}
 
     @property
     def means(self) -> str:
@@ -278,7 +275,6 @@ def check_still_so(approved: Choice, restore: TogetherPlan) -> None:
     accepted of one query is not accepted of another.
 
     Args:
-        approved: What was chosen.
         restore: The plan as it is now, with the form's answers. Queries that are restored already do not
             count.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.control.control import JobControl
 from streambank.control.drills import last_passed
 from streambank.control.records import RecordStream
+from streambank.core.shape import MILLIS, encode
 from streambank.core.units import say_bytes, say_duration, time_or_none, to_json_time
 
 
@@ -19,14 +20,12 @@ class Estimate:
 
     Attributes:
         until: `restored`: the checkpoint is there; `first-batch`: the query has committed a batch on it.
-        took_s: How long that one took.
-        at: When that was.
         bytes: How much it restored; None for a drill.
     """
 
     until: Literal["restored", "first-batch"]
-    seconds: float
-    took_s: float
+    seconds: Annotated[float, MILLIS]
+    took_s: Annotated[float, MILLIS]
     at: datetime
     bytes: int | None = None
 
@@ -39,14 +38,7 @@ class Estimate:
         return f"about {about} until the first batch is committed: the drill at {at} took that long"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "until": self.until,
-            "seconds": round(self.seconds, 3),
-            "took_s": round(self.took_s, 3),
-            "at": to_json_time(self.at),
-            "bytes": self.bytes,
-            "says": self.sentence(),
-        }
+        return encode(self) | {"says": self.sentence()}
 
 
 def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate, ...]:
@@ -57,7 +49,6 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
 
     Args:
         job: `job` or `job/query` of the savepoint.
-        size_bytes: How much is restored now.
     """
     found: list[Estimate] = []
     for record in RecordStream(control.store, "restores").newest_first():
@@ -78,11 +69,7 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
 
 
 def unknown_times(known: Collection[str]) -> str:
-    """What is not known of how long a restore takes, in sentences; empty where all is.
-
-    Args:
-        known: What there are estimates for: `restored`, `first-batch`.
-    """
+    """What is not known of how long a restore takes, in sentences; empty where all is."""
     said = []
     if "restored" not in known:
         said.append("How long the copy of its files takes is not known: the query has not been restored yet.")

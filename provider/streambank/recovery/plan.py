@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.control.progress import progress_of_batch
 from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
-from streambank.core.units import from_epoch_ms, to_json_time
+from streambank.core.shape import HIDDEN, TENTHS, encode
+from streambank.core.units import from_epoch_ms, say_bytes, say_duration, to_json_time, utc_now
 from streambank.inputs.replayable import replayable_effect, source_effect
 from streambank.kafka.retention import KafkaReplay
+from streambank.procedure.rows import WARNING, Rows, titled
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.choosing.resolve import Next, PassedOver, Skipped, as_of_json
-from streambank.recovery.estimates import Estimate
+from streambank.recovery.estimates import Estimate, unknown_times
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader
 from streambank.repository.manifest import Manifest
@@ -37,15 +39,10 @@ class RestorePlan:
         job: `job` or `job/query`.
         batch: The batch after which the query would go on.
         query_id: The query id in the savepoint; a fork gets another one.
-        taken_at: When it was taken.
         age_s: How long ago that was: what is newer has to be processed again, or is lost where its source
             is gone.
-        files: Files to be laid out.
         rows: Rows of state, where the files tell.
-        note: What a person wrote about the savepoint.
-        location: Where the checkpoint would be.
         generation: Its number, for a job's next generation; None for a directory.
-        mode: `no-claim`, `claim` or `fork`.
         sinks: Where each sink stands, what would be lost, and whether it can be taken back.
         mixed_sinks: Which sinks would have to be left as they are where all others can be rolled back; empty
             where one choice for all does, or nothing works.
@@ -53,7 +50,6 @@ class RestorePlan:
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
             be repeated.
         replays: How long each source can be read again, where that was looked at.
-        repository: The location of the repository or replica that the savepoint is in.
         passed_over: What was wrong with repositories and replicas that were asked first.
         watermark_ms: Event-time watermark of the query after the batch, in milliseconds since the epoch; None
             where it has none.
@@ -68,7 +64,6 @@ class RestorePlan:
         sink_refusals: For each choice for the sinks, what the sinks have against it; a fork cannot choose
             `rollback`.
         source_refusals: For each choice for the sources, what they have against it.
-        warnings: What a person should know.
         readers: Who is known to read what is taken back.
         another_line: That the savepoint is of another query of the same name, and which; or that it may be,
             since nothing says which is the job's own. Else empty.
@@ -79,7 +74,7 @@ class RestorePlan:
     batch: int
     query_id: str
     taken_at: datetime
-    age_s: float
+    age_s: Annotated[float, TENTHS]
     files: int
     bytes: int
     rows: int | None
@@ -93,21 +88,21 @@ class RestorePlan:
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
-    replays: tuple[KafkaReplay, ...]
+    replays: Annotated[tuple[KafkaReplay, ...], HIDDEN]
     repository: str
     passed_over: tuple[PassedOver, ...]
     watermark_ms: int | None
     read_again: tuple[int, int] | None
     estimates: tuple[Estimate, ...]
     next: tuple[Next, ...]
-    as_of: AsOf | None
+    as_of: Annotated[AsOf | None, HIDDEN]
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
-    other_refusals: tuple[StreambankError, ...]
-    sink_refusals: Mapping[SinkChoice, tuple[StreambankError, ...]]
-    source_refusals: Mapping[SourceChoice, tuple[StreambankError, ...]]
+    other_refusals: Annotated[tuple[StreambankError, ...], HIDDEN]
+    sink_refusals: Annotated[Mapping[SinkChoice, tuple[StreambankError, ...]], HIDDEN]
+    source_refusals: Annotated[Mapping[SourceChoice, tuple[StreambankError, ...]], HIDDEN]
     warnings: tuple[str, ...]
-    readers: tuple[Reader, ...] = ()
+    readers: Annotated[tuple[Reader, ...], HIDDEN] = ()
     another_line: str = ""
 
     @property
@@ -185,47 +180,74 @@ class RestorePlan:
         now = self.taken_at + timedelta(seconds=self.age_s)
         return replayable_effect(self.replays, now, self.source_effect())
 
+    @property
+    def place(self) -> str:
+        """Where it leads, for people."""
+        generation = "" if self.generation is None else f"generation {self.generation}: "
+        return f"{generation}{self.location}"
+
+    def chosen_rows(self) -> Rows:
+        """What people read of the savepoint, and of how it was chosen."""
+        return [
+            *titled("another line", [self.another_line]),
+            ("savepoint", f"{self.savepoint} of {self.job}" + (f": {self.note}" if self.note else "")),
+            ("batch", f"{self.batch:,}"),
+            ("taken", f"{to_json_time(self.taken_at)}, {say_duration(round(self.age_s))} ago"),
+            ("comes from", self.repository),
+            *titled("as of", [None if self.as_of is None else str(self.as_of)]),
+            ("state rows", "unknown" if self.rows is None else f"{self.rows:,}"),
+            ("size", f"{say_bytes(self.bytes)} in {self.files:,} files"),
+            ("restored to", self.place),
+            *titled("mode", ["" if self.mode == "no-claim" else self.mode]),
+        ]
+
+    def passed_rows(self) -> Rows:
+        """Which places and savepoints were passed over, and why."""
+        passed = [(one.location, one.why) for one in self.passed_over]
+        skipped = [(one.savepoint, one.why) for one in self.skipped]
+        return [
+            *titled("passed over", [f"{what}: {why}" for what, why in passed]),
+            *titled("skipped", [f"{what}: {why}" for what, why in skipped]),
+        ]
+
+    def rows_of_input(self) -> Rows:
+        """What is still there of the input, where a source can be judged."""
+        only_kafka = all(
+            one.get("repeatable") is not False and one.get("kind") != "file" for one in self.sources
+        )
+        said = self.source_effect() if self.sources else ""
+        return titled("input in Kafka" if only_kafka else "input", [said])
+
+    def shown_rows(self) -> Rows:
+        """What people read of it before they decide, beside what speaks against it."""
+        unknown = unknown_times([one.until for one in self.estimates])
+        moved = [sink for sink in self.sinks if sink.get("new_path")]
+        return [
+            *self.chosen_rows(),
+            ("output written later", self.sink_effect()),
+            *titled("event time", [self.watermark_effect()]),
+            *titled("read again", [self.read_again_effect()]),
+            *titled("replayable", [self.replayable_effect()]),
+            *titled("takes", [*(one.sentence() for one in self.estimates), unknown]),
+            *titled("next if this one fails", [one.sentence(utc_now()) for one in self.next]),
+            *self.rows_of_input(),
+            *titled("writes to", [f"{sink['new_path']} instead of {sink['path']}" for sink in moved]),
+            *self.passed_rows(),
+            *titled(WARNING, self.warnings),
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         until = min((one.until for one in self.replays if one.until is not None), default=None)
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "query_id": self.query_id,
-            "another_line": self.another_line,
-            "taken_at": to_json_time(self.taken_at),
-            "age_s": round(self.age_s, 1),
-            "files": self.files,
-            "bytes": self.bytes,
-            "rows": self.rows,
-            "note": self.note,
-            "location": self.location,
-            "generation": self.generation,
-            "mode": self.mode,
-            "sink": self.sink,
+        return encode(self) | {
+            **as_of_json(self.as_of),
             "sink_effect": self.sink_effect(),
-            "sinks": [dict(sink) for sink in self.sinks],
-            "mixed_sinks": dict(self.mixed_sinks),
-            "reached": None if self.reached is None else self.reached.to_dict(),
-            "source": self.source,
             "source_effect": self.source_effect(),
-            "sources": [dict(one) for one in self.sources],
             "replayable_until": None if until is None else to_json_time(until),
             "replayable_effect": self.replayable_effect(),
-            "repository": self.repository,
-            "passed_over": [one.to_dict() for one in self.passed_over],
-            **as_of_json(self.as_of),
-            "watermark_ms": self.watermark_ms,
             "watermark_effect": self.watermark_effect(),
-            "read_again": None if self.read_again is None else list(self.read_again),
             "read_again_effect": self.read_again_effect(),
-            "estimates": [one.to_dict() for one in self.estimates],
-            "next": [one.to_dict() for one in self.next],
-            "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,
-            "refusals": [error.to_dict() for error in self.refusals],
             "possible_choices": self.possible_choices.to_dict(),
-            "warnings": list(self.warnings),
         }
 
 
@@ -259,7 +281,6 @@ def reported_rows(records: Store, manifest: Manifest) -> int | None:
     files do not tell, since a change may add a row, replace one or remove it.
 
     Args:
-        records: The job's control records.
         manifest: The savepoint; records from before its batch was committed, or from after it was taken, are
             of another run of the batch number.
     """

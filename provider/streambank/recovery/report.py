@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streambank.core.units import to_json_time
+from streambank.core.units import say_count, to_json_time
+from streambank.procedure.rows import WARNING, Rows, said_s, titled
 from streambank.recovery.plan import RestorePlan
 from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener
@@ -29,8 +30,6 @@ class RestoreReport:
         plan: What was planned; sinks and sources as they stood before.
         rolled_back: What was done to each sink that was taken back.
         new_outputs: Output directories that were begun for the restored query.
-        warnings: What a person should know.
-        started_at: When it began.
     """
 
     plan: RestorePlan
@@ -46,6 +45,19 @@ class RestoreReport:
     def sink_effect(self) -> str:
         """What became of output that is newer than the savepoint, in a sentence for people."""
         return self.plan.sink_effect(done=True)
+
+    def shown_rows(self) -> Rows:
+        """What people read of it."""
+        return [
+            *self.plan.chosen_rows(),
+            ("output written later", self.sink_effect),
+            *self.plan.rows_of_input(),
+            *titled("rolled back", map(_said_of_rollback, self.rolled_back)),
+            *titled("began", map(_said_of_output, self.new_outputs)),
+            *self.plan.passed_rows(),
+            *titled(WARNING, self.warnings),
+            ("took", said_s(self.seconds)),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         planned = self.plan.to_dict()
@@ -65,6 +77,17 @@ class RestoreReport:
             "started_at": to_json_time(self.started_at),
             "seconds": round(self.seconds, 3),
         }
+
+
+def _said_of_rollback(done: Mapping[str, Any]) -> str:
+    if "did" in done:
+        return f"{done['kind']} {done['path']}: {done['did']}"
+    return f"{done['path']}: {say_count(done['files_aside'], 'file')} set aside in {done['aside']}"
+
+
+def _said_of_output(begun: Mapping[str, Any]) -> str:
+    instead = f"{begun['path']} instead of {begun['instead_of']}"
+    return f"{instead}: its log names no file up to batch {begun['batch']}"
 
 
 def write_beside(opener: Opener, location: str, report: Mapping[str, Any]) -> str | None:

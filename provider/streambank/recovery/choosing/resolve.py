@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.core.shape import JsonObject
 from streambank.core.units import say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.recovery.choosing.older import BY_AGE, unreadable, with_older
@@ -33,14 +34,11 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(JsonObject):
     """A savepoint that `latest-good` walked past."""
 
     savepoint: str
     why: str
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
     @classmethod
     def all_of(cls, reports: Iterable[Mapping[str, Any]]) -> tuple[Skipped, ...]:
@@ -53,7 +51,6 @@ class Next:
     """An older savepoint, which could be restored if the chosen one fails.
 
     Attributes:
-        taken_at: When it was taken.
         verified: Its last verification; None where it was never verified.
     """
 
@@ -82,7 +79,7 @@ class Next:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class PassedOver(JsonObject):
     """A repository or replica that the savepoint does not come from, though it is nearer.
 
     Attributes:
@@ -91,9 +88,6 @@ class PassedOver:
 
     location: str
     why: str
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +156,6 @@ def choose(
         reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests, where that is possible.
-        by: Who asks, for those records.
-        pace: Who does the work, how fast, and who is told.
         lines: Which savepoints are of the line of the query. `latest-good` skips others; `latest`, a batch
             and a time mean none of another query.
         level: How a savepoint that is named is verified; `latest-good` always reads every byte.
@@ -221,9 +213,6 @@ def name_older(
     Args:
         error: What is wrong with the savepoint that is meant.
         meant: Its manifest; None where that one cannot be read.
-        lines: See `choose`.
-        pace: Who reads the older ones.
-        beside: See `choose`.
     """
     summaries = repository.candidates(found.job)
     lines = lines.knowing(summaries)
@@ -254,10 +243,6 @@ def next_ones(repository: Repository, manifest: Manifest, lines: QueryLines = AN
     """Older savepoints of the same query, the newest first: what could be restored if this one fails.
 
     Those that a verification has found damaged are left out. Only the beginnings of manifests are read.
-
-    Args:
-        repository: Where the savepoint is.
-        lines: See `choose`.
     """
     ids = [savepoint for job, savepoint in listed(repository.store, manifest.job) if job == manifest.job]
     ids.sort(key=lambda savepoint: (batch_of_id(savepoint), savepoint), reverse=True)
@@ -323,7 +308,6 @@ def leaving_out(lines: QueryLines, others: list[tuple[Manifest, str]]) -> Callab
     """Whether a savepoint is not meant by a reference that names none, since it is of another line.
 
     Args:
-        lines: See `choose`; they know the savepoints.
         others: Gets those, and why.
     """
 

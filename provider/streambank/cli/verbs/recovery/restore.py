@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.kafka.settings import KafkaConnection
     from streambank.recovery.choosing.resolve import Chosen
+    from streambank.recovery.plan import RestorePlan
+    from streambank.recovery.report import RestoreReport
     from streambank.recovery.together import TogetherPlan, TogetherReport
     from streambank.repository.repository import Repository
 
@@ -251,14 +253,18 @@ def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport])
 
     def text() -> None:
         for one in done:
-            shown = one.to_dict()
-            for of_query in shown["queries"].values():
-                (_show_plan if isinstance(one, TogetherPlan) else _show_done)(of_query)
-            for query in shown["already_restored"]:
+            if isinstance(one, TogetherPlan):
+                plan = one
+                for planned in one.plans.values():
+                    _show_plan(planned)
+            else:
+                plan = one.plan
+                for report in one.reports.values():
+                    _show_done(report)
+            for query in plan.done:
                 console.line(f"query {query} was restored already, by the restore that was not finished")
-            if len(shown["queries"]) > 1:
-                within = console.age(shown["skew_s"])
-                console.line(f"The savepoints were taken within {within} of each other.")
+            if len(plan.plans) > 1:
+                console.line(f"The savepoints were taken within {console.age(plan.skew_s)} of each other.")
 
     console.answer(found, text)
     for one in done:
@@ -267,85 +273,21 @@ def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport])
                 raise typer.Exit(refusal.exit_code)
 
 
-def _show_plan(plan: dict[str, Any]) -> None:
-    """What a restore would do, for people."""
-    from streambank.recovery.estimates import unknown_times
-
-    if plan["another_line"]:
-        console.line(plan["another_line"])
+def _show_plan(plan: RestorePlan) -> None:
+    """What a restore would do, for people; what a refusal says is not said twice."""
     console.line(
-        f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
-        f"into {_place(plan)}"
+        f"would restore savepoint {plan.savepoint} of {plan.job}, batch {plan.batch}, into {plan.place}"
     )
-    _show_common(plan)
-    messages = [refusal["message"] for refusal in plan["refusals"]]
-    for effect in (plan["watermark_effect"], plan["sink_effect"], plan["source_effect"]):
-        if effect and not any(message.startswith(effect) for message in messages):  # said below
-            console.line(effect)
-    for effect in (plan["read_again_effect"], plan["replayable_effect"]):
-        if effect:
-            console.line(effect)
-    for one in plan["estimates"]:
-        console.line(f"takes {one['says']}")
-    if said := unknown_times([one["until"] for one in plan["estimates"]]):
-        console.line(said)
-    for one in plan["next"]:
-        console.line(f"next if this one fails: {one['says']}")
-    for refusal in plan["refusals"]:
-        console.line(f"refused: {refusal['message']}")
-        if refusal["hint"]:
-            console.line(f"  hint: {refusal['hint']}")
+    against = [refusal.message for refusal in plan.refusals]
+    console.fields([row for row in plan.shown_rows() if not any(one.startswith(row[1]) for one in against)])
+    for refusal in plan.refusals:
+        console.line(f"refused: {refusal.message}")
+        if refusal.hint:
+            console.line(f"  hint: {refusal.hint}")
 
 
-def _show_done(done: dict[str, Any]) -> None:
+def _show_done(done: RestoreReport) -> None:
     """What a restore came to, for people."""
-    console.line(
-        f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
-    )
-    _show_common(done)
-    console.line(done["sink_effect"])
-    if done["source_effect"]:
-        console.line(done["source_effect"])
-    for rolled_back in done["rolled_back"]:
-        if "did" in rolled_back:
-            console.line(f"rolled back {rolled_back['kind']} {rolled_back['path']}: {rolled_back['did']}")
-            continue
-        aside = console.count(rolled_back["files_aside"], "file")
-        console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
-    for begun in done["new_outputs"]:
-        console.line(
-            f"began {begun['path']} instead of {begun['instead_of']}: its log names no file up to batch "
-            f"{begun['batch']}"
-        )
-    console.line(f"took {done['seconds']:.1f} s")
-
-
-def _place(found: dict[str, Any]) -> str:
-    generation = f"generation {found['generation']}: " if found["generation"] is not None else ""
-    return f"{generation}{found['location']}"
-
-
-def _as_of(found: dict[str, Any]) -> str | None:
-    """The moment that was asked for, by the clocks by which it was read."""
-    return None if found["as_of"] is None else f"{found['as_of']} (read in {found['as_of_zone']})"
-
-
-def _show_common(found: dict[str, Any]) -> None:
-    console.fields(
-        [
-            ("from", found["repository"]),
-            ("as of", _as_of(found)),
-            ("taken at", found["taken_at"]),
-            ("age", console.age(found["age_s"])),
-            ("files", f"{console.count(found['files'], 'file')}, {console.size(found['bytes'])}"),
-            ("rows of state", found["rows"]),
-            ("query id", found["query_id"]),
-            ("mode", found["mode"]),
-        ]
-    )
-    for passed in found["passed_over"]:
-        console.line(f"passed over {passed['location']}: {passed['why']}")
-    for skipped in found["skipped"]:
-        console.line(f"skipped {skipped['savepoint']}: {skipped['why']}")
-    for warning in found["warnings"]:
-        console.line(f"warning: {warning}")
+    plan = done.plan
+    console.line(f"restored savepoint {plan.savepoint} of {plan.job}, batch {plan.batch}, into {plan.place}")
+    console.fields(done.shown_rows())
