@@ -22,7 +22,7 @@ from streambank.drills.report import DrillReport, QueryDrill
 from streambank.drills.request import DrillRequest
 from streambank.driver.damage import savepoints_of
 from streambank.job.crash_loop import _saved
-from streambank.recovery.choosing.nearest import Place, meant_by
+from streambank.recovery.choosing.nearest import Places
 from streambank.recovery.choosing.resolve import choose
 from streambank.recovery.choosing.together import _promised, choose_together
 from streambank.replicas.replicate import replicate_to
@@ -351,10 +351,9 @@ class TestPlaces:
         return Repository.open(open_store(location))
 
     def meant(self, *places: Repository, reference: str = "latest-good") -> str:
-        named = [Place(one.store.uri, one) for one in places]
-        return meant_by(
-            list(named), [one.location for one in named], reference, "flights", [], QueryLines()
-        ).savepoint
+        named = {one.store.uri: one for one in places}
+        found = Places([*named], "flights", places[0].store.uri, named.__getitem__)
+        return found.meant_by(reference, "flights", QueryLines()).savepoint
 
     def test_the_newest_mark_of_all_decides(self, made: Saved) -> None:
         good = made.save(41, 3)

@@ -51,7 +51,6 @@ def unreadable(stores: Sequence[Store], found: Manifest, as_of: datetime | None)
 
     Args:
         stores: The repository, or it and its replicas: one that any of them can read does not count.
-        found: The savepoint that the reference has led to; its files are not read.
         as_of: The moment that is meant; None for `latest`.
     """
     job = found.job
@@ -92,7 +91,6 @@ def with_older(
 
     Args:
         error: What is wrong with the savepoint that is meant.
-        meant: That savepoint; None where its manifest cannot be read.
         verifies: Whether every byte of one is there, by its id.
         as_of: The moment that the reference means; no savepoint that was taken later is an older one.
         beside: Where the reference is of all queries of a job, when the savepoints of each other one were
@@ -142,9 +140,7 @@ def _moment_of_all(
     lead the queries that are saved right after it to savepoints of the round before.
 
     Args:
-        older: When that savepoint was taken.
         before: When the next one of its query was taken, which must not be meant.
-        beside: When those of each other query were taken.
     """
     closest = [min(times, key=lambda one: abs(one - older)) for times in beside if times]
     moment = max([older, *closest])

@@ -5,7 +5,7 @@ What is meant by belonging together is in recovery/together.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -18,15 +18,12 @@ from streambank.recovery.choosing.nearest import (
     NEAREST,
     PASSED_OVER,
     Place,
+    Places,
     choose_nearest,
-    heads_in,
-    meant_by,
-    name_older_of,
-    open_places,
     whole_at,
 )
 from streambank.recovery.choosing.older import BY_AGE
-from streambank.recovery.choosing.resolve import Chosen, PassedOver, choose, first_whole, hinting_refresh
+from streambank.recovery.choosing.resolve import Chosen, choose, first_whole, hinting_refresh
 from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
@@ -39,7 +36,6 @@ class ChosenTogether:
     """A savepoint of each query of a job.
 
     Attributes:
-        queries: The savepoint of each, by the query's name.
         moment: For `latest-good` the newest moment that each query reaches with one that verifies; the
             savepoints that are closest to it may be older. Else when the oldest of them was taken.
     """
@@ -72,7 +68,6 @@ def choose_together(
         lines: Which savepoints are of the line of each query; what the job's records say when left out.
         savepoints: The id of the savepoint of each query, instead of a reference.
         whole: Read every byte of savepoints that are named, too.
-        by: Who asks, for those records.
 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).
@@ -172,9 +167,7 @@ def from_place(
         reference: `latest-good`, or whatever names a savepoint of each query.
         target: The location of a checkpoint that is restored into.
         record: Leave the results of verifications beside the manifests, where that is possible.
-        query: Of this query alone; None for all.
         savepoints: The id of the savepoint of each query, instead of a reference.
-        by: Who asks, for those records.
 
     Returns:
         The repository, and for `nearest` the savepoint of each query.
@@ -211,48 +204,42 @@ def from_place(
         return repository, {name: only}
     asked = _parse(job, reference)
     lines = {name: QueryLines.of(control, name) for name in job.queries}
-    passed: list[PassedOver] = []
-    places = open_places(locations, job.name, target, job.open_place, passed)
-    every = tuple(places)
-    lines = {name: one.knowing(heads_in(every, job.savepoint_name(name))) for name, one in lines.items()}
+    places = Places(locations, job.name, target, job.open_place)
+    lines = {name: one.knowing(places.heads(job.savepoint_name(name))) for name, one in lines.items()}
     if asked.kind == LATEST_GOOD and not named:
         choose_at = partial(
             choose_together, job, reference=reference, record=record, lines=lines, by=by, pace=pace
         )
-        return _newest_moment(job, reference, places, lines, passed, choose_at)
+        return _newest_moment(job, reference, places, lines, choose_at)
     meant = {
-        name: meant_by(
-            places, locations, named.get(name, reference), job.savepoint_name(name), passed, lines[name]
-        )
+        name: places.meant_by(named.get(name, reference), job.savepoint_name(name), lines[name])
         for name in job.queries
     }
     somewhere: set[str] = set()
-    for at in places:
+    for at in places.there:
         found: dict[str, Chosen] = {}
         for name, one in meant.items():
             try:
                 found[name] = whole_at(at, one, record=record, by=by, pace=pace)
             except PASSED_OVER as error:
-                passed.append(PassedOver(at.location, error.message))
+                places.pass_over(at.location, error.message)
         if len(found) == len(meant):
-            return at.repository, {
-                name: replace(one, passed_over=tuple(passed)) for name, one in found.items()
-            }
+            passed = tuple(places.passed)
+            return at.repository, {name: replace(one, passed_over=passed) for name, one in found.items()}
         somewhere |= found.keys()
-    nowhere = _no_place(job, reference, passed)
+    nowhere = _no_place(job, reference, places)
     damaged = next((name for name in meant if name not in somewhere), None)
     if damaged is None or asked.kind not in BY_AGE or named:
         raise nowhere
     beside = _beside(job, damaged)
-    raise name_older_of(nowhere, places, meant[damaged], asked.said, lines[damaged], pace, beside=beside)
+    raise places.name_older(nowhere, meant[damaged], asked.said, lines[damaged], pace, beside=beside)
 
 
 def _newest_moment(
     job: Job,
     reference: str,
-    places: Sequence[Place],
+    places: Places,
     lines: Mapping[str, QueryLines],
-    passed: list[PassedOver],
     choose_at: Callable[[Repository], ChosenTogether],
 ) -> tuple[Repository, Mapping[str, Chosen]]:
     """The place with the newest moment that all queries reach; the nearest one of those with the same.
@@ -260,32 +247,29 @@ def _newest_moment(
     A place is read only where its manifests promise a newer moment than what was found whole.
     """
     promised: list[tuple[datetime, Place]] = []
-    for place in places:
+    for place in places.there:
         try:
             promised.append((_promised(job, place.repository, lines), place))
         except PASSED_OVER as error:
-            passed.append(PassedOver(place.location, error.message))
+            places.pass_over(place.location, error.message)
     promised.sort(key=lambda one: one[0], reverse=True)
     best: tuple[Place, ChosenTogether] | None = None
     for moment, place in promised:
         if best is not None and best[1].moment >= moment:
-            passed.append(
-                PassedOver(place.location, f"It has all queries only up to {to_json_time(moment)}.")
-            )
+            places.pass_over(place.location, f"It has all queries only up to {to_json_time(moment)}.")
             continue
         try:
             chosen = choose_at(place.repository)
         except PASSED_OVER as error:
-            passed.append(PassedOver(place.location, error.message))
+            places.pass_over(place.location, error.message)
             continue
         if best is None or chosen.moment > best[1].moment:
             best = place, chosen
     if best is None:
-        raise _no_place(job, reference, passed)
+        raise _no_place(job, reference, places)
     at, found = best
-    return at.repository, {
-        name: replace(one, passed_over=tuple(passed)) for name, one in found.queries.items()
-    }
+    passed = tuple(places.passed)
+    return at.repository, {name: replace(one, passed_over=passed) for name, one in found.queries.items()}
 
 
 def _promised(job: Job, repository: Repository, lines: Mapping[str, QueryLines]) -> datetime:
@@ -302,11 +286,10 @@ def _promised(job: Job, repository: Repository, lines: Mapping[str, QueryLines])
     return min(newest)
 
 
-def _no_place(job: Job, reference: str, passed: Sequence[PassedOver]) -> NotFoundError:
-    said = " ".join(f"{one.location}: {one.why}" for one in dict.fromkeys(passed))
+def _no_place(job: Job, reference: str, places: Places) -> NotFoundError:
     return NotFoundError(
         f"Neither the repository of {job.name} nor a replica of it has whole what {reference} means of each "
-        f"query: {said}",
+        f"query: {places.said()}",
         code="no-good-savepoint",
         hint="`streambank verify --all -r LOCATION` shows what is wrong with each. `streambank repair` "
         "brings a place what another one has.",
