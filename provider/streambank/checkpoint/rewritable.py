@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
 from streambank.checkpoint.schema.query import read_query_schema
 from streambank.checkpoint.schema.unnamed import operator_names
-from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
 from streambank.storage.store import Readable
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -138,4 +138,52 @@ def check_codec(closure: Closure, elsewhere: bool) -> None:
             code="row-checksum",
             hint=f"{_ROW_CHECKSUM} is fixed by the first batch: start the job from nothing without it, or "
             "with RocksDB.",
+        )
+
+
+def check_state(closure: Closure) -> None:
+    """Refuse to rewrite state where there is none.
+
+    Raises:
+        RefusedError: The query keeps none (code `no-state`).
+    """
+    if not closure.operators or closure.spark.provider is None:
+        raise RefusedError(
+            "The query keeps no state: there is nothing to rewrite.",
+            code="no-state",
+            hint="`streambank inspect` shows what a checkpoint holds.",
+        )
+
+
+def check_partitions(checkpoint: Readable, closure: Closure) -> None:
+    """Refuse another number of partitions where Spark has no way to spread the rows.
+
+    Raises:
+        RefusedError: The state is HDFS-backed (code `hdfs-backed`), or as `check_strict`.
+    """
+    if closure.spark.provider == "hdfs":
+        raise RefusedError(
+            "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
+            code="hdfs-backed",
+            hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
+        )
+    check_strict(checkpoint, closure)
+
+
+def check_earlier(savepoint: str, then: tuple[str, int], now: tuple[str, int]) -> None:
+    """Refuse to compare state with a savepoint that is not from before it.
+
+    Args:
+        then: Query id and batch of the savepoint.
+        now: The same of the state.
+
+    Raises:
+        InputError: It is of another query, or of no lower batch (code `not-earlier`).
+    """
+    if then[0] != now[0] or then[1] >= now[1]:
+        raise InputError(
+            f"{savepoint} is of batch {then[1]} of query {then[0]}, which is not earlier than batch {now[1]} "
+            f"of query {now[0]}.",
+            code="not-earlier",
+            hint="Name a savepoint of the same query with a lower batch.",
         )

@@ -29,7 +29,6 @@ def live_inputs(job: Job, control: JobControl) -> list[str]:
     """What the file sources of a live job read: URIs, perhaps with the wildcards of Hadoop.
 
     Args:
-        job: The live job.
         control: Its records. Where they do not say what a query reads, nothing is known of it.
 
     Raises:
@@ -48,7 +47,6 @@ def is_read_from(place: str, pattern: str) -> bool:
     """Whether a file source reads what lies in a directory, or reads from below it.
 
     Args:
-        place: The directory; those of its generations count, too.
         pattern: One of `live_inputs`.
     """
     wildcard = _WILDCARD.search(pattern)

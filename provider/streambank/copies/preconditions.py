@@ -13,6 +13,7 @@ from streambank.declaration.places.copies import are_apart
 from streambank.driver.outputs import FILES, Output, recorded_output
 from streambank.driver.redirected import check_redirected
 from streambank.inputs.folders import folders_of_live
+from streambank.recovery.lay_out import live_places
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import harm_of
@@ -26,10 +27,6 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
     """Make sure that a copy lies in nothing that is live, and that nothing live lies in it.
 
     The declaration has been held against itself; this asks the records and checkpoints of the live job, too.
-
-    Args:
-        job: The live job.
-        source: The repository that the savepoints come from.
 
     Raises:
         InputError: It does not lie apart (codes `copy-not-apart`, `inside-input`).
@@ -52,10 +49,6 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
 def check_removable(job: Job, control: JobControl, location: str, source: str) -> None:
     """Make sure that a directory of a copy neither holds nor is in anything live, before it is removed.
 
-    Args:
-        job: The live job.
-        source: The repository that savepoints come from.
-
     Raises:
         RefusedError: It does (code `not-apart`).
     """
@@ -70,7 +63,7 @@ def check_removable(job: Job, control: JobControl, location: str, source: str) -
 
 def _meets(own: str, job: Job, control: JobControl, source: str) -> str | None:
     """What of the live job a place of a copy is not apart from; None where it is apart from everything."""
-    for place in _live_places(job, control, source):
+    for place in live_places(job, control, source):
         if not are_apart(own, place):
             return f"{place} of the live job"
     for place in live_inputs(job, control):
@@ -83,17 +76,6 @@ def _live_checkpoints(job: Job, control: JobControl) -> Iterator[str]:
     for name, declared in job.queries.items():
         generation = control.generation(name)
         yield declared if generation is None else generation.location
-
-
-def _live_places(job: Job, control: JobControl, source: str) -> list[str]:
-    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
-    for name in job.queries:
-        generation, facts = control.generation(name), control.query_facts(name) or {}
-        if generation is not None:
-            live |= {generation.location, *generation.new_sinks.values()}
-        if facts.get("sink_path"):
-            live.add(str(facts["sink_path"]))
-    return sorted(live)
 
 
 def outputs_of(manifest: Manifest, facts: Mapping[str, Any]) -> Iterator[Output]:
@@ -124,11 +106,7 @@ def saved_logs(manifest: Manifest) -> list[str]:
 def against(
     copy: Job, query: str, outputs: Iterator[Output], manifest: Manifest
 ) -> Iterator[StreambankError]:
-    """Why the application could not run on a copy: an output without another place, or without a saved log.
-
-    Args:
-        outputs: Where it writes.
-    """
+    """Why the application could not run on a copy: an output without another place, or a saved log."""
     assert copy.copy is not None and copy.original is not None
     if copy.copy.state_only:
         return

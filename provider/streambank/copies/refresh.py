@@ -78,7 +78,6 @@ class RefreshRequest(RefreshOptions):
 
     Attributes:
         kafka: How Kafka is reached; as the job declares when left out.
-        opener: Opens the copy's checkpoint; tests bring their own.
     """
 
     job: Job

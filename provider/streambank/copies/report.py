@@ -21,11 +21,7 @@ class QueryRefresh(JsonObject):
     """A query of a copy.
 
     Attributes:
-        query: Its name; `main` for the only one.
-        taken_at: When it was taken.
         age_s: How old it was, in seconds.
-        repository: The repository or replica that it comes from.
-        generation: The number of the copy's generation.
         outputs: Where the application writes: outputs of the live job, each with the directory on the copy.
         sources: Where each source stands that can be asked, and what is gone, as in the plan of a restore;
             empty for a copy of the state alone, which reads nothing.
@@ -75,14 +71,9 @@ class RefreshReport:
     """A refresh of a copy, planned or done.
 
     Attributes:
-        job: The live job.
         runs_as: The job as commands name it that runs on the copy.
-        state_only: Whether no application may run on it.
-        queries: Each query.
         dry_run: Whether this is a plan, and nothing was written.
         refusals: What speaks against it, in a plan.
-        removed: Directories of earlier copies that were removed.
-        warnings: What a person should know.
     """
 
     job: str

@@ -15,6 +15,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.inputs.folders import folders_of_live
+from streambank.recovery.lay_out import live_places
 from streambank.sinks.redirect import Redirect
 from streambank.storage import is_inside, normalize_location, open_store
 
@@ -23,12 +24,7 @@ _LONGEST_NAME = 52
 
 
 def scratch_of(job: Job, name: str) -> str:
-    """Where a drill lays out its copy by default: beside the job's checkpoint, where Spark can write.
-
-    Args:
-        job: The live job.
-        name: A name that no other drill has.
-    """
+    """Where a drill lays out its copy by default: beside the job's checkpoint, where Spark can write."""
     folder = normalize_location(job.drill.scratch or f"{job.checkpoint}.drills")
     if job.checkpoint.startswith("s3a://"):  # the name by which the job's Spark knows S3
         folder = re.sub(r"\As3n?://", "s3a://", folder)
@@ -40,24 +36,14 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
 
     Where the job is one on a copy of another one's state, that other one is live, too.
 
-    Args:
-        job: The live job.
-        scratch: Where the copy is written.
-        source: The repository that the savepoints come from.
-
     Raises:
         InputError: It does not lie apart (codes `scratch-not-apart`, `inside-input`, `inside-output`).
     """
-    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
-    for name in job.queries:
+    for name, declared in job.queries.items():
         generation = control.generation(name)
-        output = (control.query_facts(name) or {}).get("sink_path")
-        live |= {output} if output else set()
-        place = job.queries[name] if generation is None else generation.location
+        place = declared if generation is None else generation.location
         folders_of_live(open_store(place)).without([place]).check(scratch, "scratch")
-        if generation is not None:  # where it writes is known before it runs
-            live |= {generation.location, *generation.new_sinks.values()}
-    for place in sorted(live):
+    for place in live_places(job, control, source):
         if is_inside(scratch, place) or is_inside(place, scratch):
             raise InputError(
                 f"A drill would lay out its copy in {scratch}, not apart from {place} of the live job.",
@@ -87,7 +73,6 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
     """The job of a drill.
 
     Args:
-        job: The live job, placed.
         replays: The batches that its queries execute again, by name; a query without one goes on by itself.
     """
     queries = {name: checkpoint_in(scratch, name) for name in job.queries}

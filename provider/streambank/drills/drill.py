@@ -91,9 +91,6 @@ def drill(
     drill is for. Raised is only what keeps the report from being kept. A drill that is interrupted leaves no
     report, no driver and no copy. One that passed ends the rejection of a savepoint (`SavepointSummary`).
 
-    Args:
-        launcher: Where drivers run; what the job declares when left out.
-
     Raises:
         InputError, RefusedError: As `rehearse`.
     """
@@ -139,9 +136,6 @@ def rehearse(
     pace: Pace = DEFAULT_PACE,
 ) -> DrillReport:
     """Do what a drill does, and leave no report of it among the job's records.
-
-    Args:
-        launcher: Where drivers run; what the job declares when left out.
 
     Raises:
         InputError: Where the job runs is not known here (code `connection-not-known`).

@@ -78,11 +78,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Skipped(JsonObject):
-    """Savepoints that were not drilled, and are no failure.
-
-    Attributes:
-        savepoints: Of each query, by its name.
-    """
+    """Savepoints that were not drilled, and are no failure."""
 
     savepoints: Mapping[str, str]
     why: str
@@ -93,13 +89,11 @@ class RoundReport:
     """A round that is over.
 
     Attributes:
-        repository: The repository or replica that the savepoints came from.
         drills: The report of each drill as JSON, in their order.
         skipped: Savepoints that expired before they were drilled.
         ended: Why it ended before each savepoint was drilled, and how many were not; empty where it did not.
         left: The savepoints that were not drilled then, together as they would have been: by query.
         resumed: How many of the drills an earlier try of the same task had done.
-        started_at: When it began.
         seconds: How long it took, since it was resumed if it was.
     """
 
@@ -132,11 +126,7 @@ class RoundReport:
         return self.error_of()
 
     def error_of(self, most: int | None = None) -> str:
-        """The same, where only some of them are named.
-
-        Args:
-            most: How many; None for all.
-        """
+        """The same, where only some of them are named."""
         failed = self.failed
         if not failed:
             return ""
@@ -195,7 +185,6 @@ def drill_each(
 
     Args:
         request: What is asked; `timeout_s` is for each savepoint, `time_limit_s` for all.
-        launcher: Where drivers run; what the job declares when left out.
 
     Raises:
         StorageError: A report could not be written down.
@@ -205,11 +194,7 @@ def drill_each(
 
 
 def kept(store: Store, job: Job) -> list[Kept]:
-    """The savepoints of a job's queries, the newest first: those with a damaged manifest, too, none rejected.
-
-    Args:
-        store: The repository's root.
-    """
+    """The savepoints of a job's queries, the newest first: none that is rejected, but damaged ones, too."""
     found = []
     for name in job.queries:
         of_query = job.savepoint_name(name)

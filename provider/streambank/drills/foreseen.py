@@ -24,9 +24,6 @@ from streambank.sinks.redirect import Redirect
 def foresee_rehearsal(job: Job, control: JobControl, *, launcher: Launcher | None = None) -> None:
     """Refuse a rehearsal that could not run the job's application. Only reads.
 
-    Args:
-        launcher: Where drivers run; what the job declares when left out.
-
     Raises:
         RefusedError: A query writes or reads what a copy must not (code `rehearsal-not-run`); or as
             `as_drilled`.

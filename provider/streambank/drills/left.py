@@ -77,10 +77,8 @@ def clean_up(
     """End and remove what killed drills have left.
 
     Args:
-        job: The live job.
         folder: The location below which drills lay out their copies.
         timeout_s: How long the application of a drill may run.
-        launcher: Where drivers run.
 
     Returns:
         The locations that were removed. What could not be is logged, and left for the next drill; what does

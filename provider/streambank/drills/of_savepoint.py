@@ -33,7 +33,6 @@ def rehearse_made(
 
     Args:
         place: `job` or `job/query`.
-        savepoint: The savepoint's id.
         batches: How many batches of the live query are executed again; the declared number when left out.
 
     Raises:

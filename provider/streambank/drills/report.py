@@ -89,8 +89,6 @@ class QueryDrill:
     """What was drilled of one query.
 
     Attributes:
-        query: Its name, or `main`.
-        taken_at: When it was taken.
         age_s: How old it was: what is younger would have to be processed again (RPO).
         batches_behind: How many batches the live query was ahead; None where it has none.
         state: The state right after the restore: of each part its rows and digest, or `why` not.
@@ -172,19 +170,13 @@ class DrillReport:
     """A drill that is over.
 
     Attributes:
-        repository: The repository or replica that the savepoints came from.
-        queries: What was drilled of each query.
         steps: Seconds that each step took, in their order.
         rto_s: Seconds from the decision to the first batch of every query; None where it did not get there.
-        failed_step: The step that failed; None where none did.
         code: The code of the error; None likewise.
         error: Why it failed, in a sentence; empty likewise.
         failed_queries: The queries that failed: one of them, or all where the application did.
         not_run: Why the application was not run on the copy, so that the drill proves the savepoint and its
             state and no more; empty where it was run.
-        scratch: Where the copy was.
-        kept: Whether the scratch is still there.
-        started_at: When it began.
         round: The round that it is part of (`each.py`); None for a drill by itself.
         still_rejected: Savepoints whose rejection it could not end (`accept.py`).
     """

@@ -24,7 +24,6 @@ class Watched:
 
     Args:
         launch_id: Its launch; None where that is not known.
-        launcher: Where it runs.
     """
 
     def __init__(self, control: JobControl, launch_id: str | None, launcher: Launcher) -> None:
@@ -54,7 +53,6 @@ class Watched:
         """Wait for something that the driver does, or until its application has run to its end.
 
         Args:
-            done: Whether it is done.
             deadline: When the time is over, by the monotonic clock.
             what: What each query has to have done, for the message.
 

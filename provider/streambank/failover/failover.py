@@ -88,8 +88,6 @@ def failover(
     """Let a job go on at its other site. A second run finishes what a first one began.
 
     Args:
-        launcher: Where drivers run at the site; what the job declares when left out.
-        other_launcher: The same of the other site.
         approved: What a person has seen and approved; None where no person was asked. It is not asked again
             by a run of a DAG that has begun the fail-over.
 

@@ -36,9 +36,7 @@ def fence_site(
     """See to it that no driver runs at a site.
 
     Args:
-        job: The job at that site.
         operation: Their operation lock, held: no start gets in between.
-        launcher: Where drivers run there; what the job declares when left out.
 
     Returns:
         How its driver ended, and why it could not be stopped where its lease was ended instead.

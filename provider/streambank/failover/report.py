@@ -42,7 +42,6 @@ class SavepointAtSite(JsonObject):
     """The savepoint that a query goes on from at its new site.
 
     Attributes:
-        taken_at: When it was taken.
         age_s: How old it was when the fail-over began.
     """
 
@@ -181,10 +180,7 @@ class FailoverReport(JsonObject):
         batches_behind: By how many batches the savepoint was behind; None where that is not known.
         rto_s: From the beginning until each query has committed a batch, or found no input; None where one
             has done neither.
-        steps: Seconds by step.
         batches: The newest committed batch of each query at its end.
-        warnings: What a person should know.
-        started_at: When it began.
     """
 
     job: str

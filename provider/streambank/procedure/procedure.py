@@ -37,12 +37,7 @@ R = TypeVar("R", bound=ProcedureRequest)
 
 
 class Procedure(Generic[R]):
-    """One run of a long operation.
-
-    Args:
-        say: Called when a step begins, in words.
-        pace: Who copies files, how fast, and who hears of it.
-    """
+    """One run of a long operation."""
 
     def __init__(self, request: R, say: Say = quiet, pace: Pace = DEFAULT_PACE) -> None:
         self.request, self.say, self.pace = request, say, pace

@@ -27,12 +27,7 @@ class PossibleChoices(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class SinkChoices:
-    """What is done with each sink.
-
-    Attributes:
-        default: With a sink that is not named in `of`.
-        of: With single sinks, by the paths that a plan shows.
-    """
+    """What is done with each sink."""
 
     default: SinkChoice = "refuse"
     of: Mapping[str, SinkChoice] = field(default_factory=dict)
@@ -48,9 +43,6 @@ class SinkChoices:
 
 def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:
     """Split each PATH=CHOICE; the path may have equals signs of its own.
-
-    Returns:
-        The choice for each sink, by its path.
 
     Raises:
         InputError: One says no such thing, or a sink is named twice (code `bad-sink-choice`).
@@ -74,10 +66,6 @@ def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str
 
     Args:
         given: Output directories of file sinks that savepoints do not name.
-        queries: Names of the job's queries.
-
-    Returns:
-        The directories of each query that has any.
 
     Raises:
         InputError: One does not say which query writes it (code `bad-file-sink`).

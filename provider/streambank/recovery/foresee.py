@@ -16,7 +16,15 @@ from typing import Any
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.rewritable import check_codec, check_join, check_no_limit, check_strict
+from streambank.checkpoint.rewritable import (
+    check_codec,
+    check_earlier,
+    check_join,
+    check_no_limit,
+    check_partitions,
+    check_state,
+    check_strict,
+)
 from streambank.checkpoint.schema.key import named_fields
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
 from streambank.checkpoint.schema.store import names_apart
@@ -61,10 +69,7 @@ def foresee(
     Only reads. A checkpoint that moves too fast to be read, or is not understood, is left to the stop.
 
     Args:
-        query: Of which query; None for the only one.
         order: What is asked, as JSON (streambank_spark/change/request.py).
-        control: The job's records; opened from the declaration when left out.
-        repository: Where the savepoints are; opened from the declaration when left out.
         elsewhere: The Spark that does it has Python packages of its own, which cannot be seen from here.
         now: When the savepoint would be taken.
 
@@ -104,15 +109,13 @@ def foresee_state(
 
     Args:
         checkpoint: The files of the state's checkpoint, or of its savepoint.
-        order: What is asked, as for `foresee`.
-        elsewhere: As for `foresee`.
 
     Raises:
         StreambankError: As `foresee`, in so far as it is about the state.
     """
     if order.get("operation") == "transform":  # its `where` limits what is set, and says nothing of keys
         order = {**order, "where": order.get("delete_where")}
-    _check_state(closure, order)
+    check_state(closure)
     with suppress(FormatError, NotFoundError):  # a schema that cannot be read is left to Spark
         check_no_limit(checkpoint, closure)
     check_join(closure)
@@ -132,11 +135,7 @@ def foresee_state(
 def foresee_savepoint(
     repository: Repository, job: str, savepoint: str, order: Mapping[str, Any], *, elsewhere: bool = False
 ) -> None:
-    """The same for state of a savepoint, where it lies.
-
-    Raises:
-        StreambankError: As `foresee_state`.
-    """
+    """The same for state of a savepoint, where it lies."""
     files = SavedFiles(repository, repository.load(job, savepoint))
     foresee_state(files, files.closure(), order, elsewhere=elsewhere)
 
@@ -187,26 +186,11 @@ def _opened(job: Job) -> Repository | None:
         return None
 
 
-def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
-    if not closure.operators:
-        raise RefusedError(
-            "The query keeps no state: there is nothing to rewrite.",
-            code="no-state",
-            hint="`streambank inspect` shows what a checkpoint holds.",
-        )
-
-
 def _check_rescale(checkpoint: Readable, closure: Closure, partitions: int, *, migrates: bool) -> None:
     if migrates:
         check_strict(checkpoint, closure)
         return
-    if closure.spark.provider == "hdfs":
-        raise RefusedError(
-            "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
-            code="hdfs-backed",
-            hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
-        )
-    check_strict(checkpoint, closure)
+    check_partitions(checkpoint, closure)
     # A store without keys has one partition, whatever is asked for.
     now = {store.partitions for one in closure.operators for store in one.stores} - {1}
     if closure.spark.shuffle_partitions == partitions and now <= {partitions}:
@@ -300,13 +284,7 @@ def _check_age(
     else:
         found = _older(repository, job, now, float(order.get("idle_for_s") or 0))
         savepoint, batch, query_id = found.savepoint, found.batch or 0, found.query_id
-    if query_id != closure.query_id or batch >= closure.batch:
-        raise InputError(
-            f"{savepoint} is of batch {batch} of query {query_id}, which is not earlier than batch "
-            f"{closure.batch} of query {closure.query_id}.",
-            code="not-earlier",
-            hint="Name a savepoint of the same query with a lower batch.",
-        )
+    check_earlier(savepoint, (query_id, batch), (closure.query_id, closure.batch))
 
 
 def _older(repository: Repository | None, job: str, now: datetime, seconds: float) -> SavepointSummary:

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from streambank.control.control import JobControl
 from streambank.control.target_owner import restoring
 from streambank.core.errors import IntegrityError, StreambankError
+from streambank.declaration.declaration import Job
 from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import MaterializeReport, materialize
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
+
+
+def live_places(job: Job, control: JobControl, source: str) -> list[str]:
+    """Everything of a live job that a copy of it must lie apart from.
+
+    Args:
+        source: The repository that the savepoints come from.
+    """
+    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
+    for name in job.queries:
+        generation, facts = control.generation(name), control.query_facts(name) or {}
+        if generation is not None:  # where it writes is known before it runs
+            live |= {generation.location, *generation.new_sinks.values()}
+        if facts.get("sink_path"):
+            live.add(str(facts["sink_path"]))
+    return sorted(live)
 
 
 @contextmanager

@@ -136,7 +136,6 @@ def prepare(
     """Look at everything, and decide nothing: what speaks against the restore is in the plan.
 
     Args:
-        against: What speaks against it already.
         readers: Who reads what is taken back, where that is known already; None to look.
     """
     manifest = chosen.manifest

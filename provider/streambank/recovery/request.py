@@ -32,12 +32,10 @@ class RestoreRequest:
     """What a restore, and the plan of one, is asked for.
 
     Attributes:
-        repository: Where the savepoint is.
         reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
         chosen: The savepoint, where it has been chosen and verified already (choosing/nearest.py).
         job: `job` or `job/query`; may be left out where that leaves no choice.
         into: An empty directory. Either this or `generation`.
-        generation: The records of the job whose next generation it becomes.
         control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
             restore is refused while a driver of the job lives.
         guessed: It was not said where those records are: they are searched for beside the savepoints.
@@ -55,7 +53,6 @@ class RestoreRequest:
         kafka: How Kafka is reached; by what the savepoint says when left out.
         application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
             job is declared.
-        declared_sinks: What the job declares of the sinks of its queries.
         jobs_file: Where the job is declared, with others that may read its output; empty for nowhere.
         restored_too: Queries that go back far enough in the same operation, as `job` or `job/query`.
         file_sinks: Output directories of file sinks of the query that the savepoint does not name.
@@ -66,7 +63,6 @@ class RestoreRequest:
             got of that is not always known. For `generation` only.
         together: The other queries of the job are restored with this one, so `sink_of` may name sinks of
             these.
-        opener: Opens locations; tests bring their own.
         link: Let large files share their bytes with the repository.
         skipped: What a plan has passed over before it came to the savepoint that is named now.
         by: Who asks; `restore` adds user and host.
@@ -117,7 +113,6 @@ class TogetherRequest:
     """What a restore of the queries of a job is asked for: of all of them, or of one alone.
 
     Attributes:
-        each: What is asked of each query alike.
         job: The job; None for the only query of one that is not declared.
         query: Of this query alone, which `each` may name otherwise; None for all.
         savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
@@ -127,7 +122,6 @@ class TogetherRequest:
         file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
         restored_with: Other jobs that are restored by the same command, to savepoints from before.
         skipped: What a plan has passed over of each query before it came to `savepoints`.
-        looks_for_readers: Look who reads what is taken back.
     """
 
     each: RestoreRequest
@@ -150,11 +144,7 @@ class TogetherRequest:
 
 
 def check_request(request: RestoreRequest) -> None:
-    """Make sure that what was asked for makes sense.
-
-    Raises:
-        InputError: It does not.
-    """
+    """Make sure that what was asked for makes sense."""
     if (request.into is None) == (request.generation is None):
         raise InputError(
             "A restore needs either an empty directory or the job's next generation.",

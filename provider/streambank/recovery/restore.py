@@ -85,7 +85,6 @@ def plan_restore(
     exist or is damaged, and a call that is wrong in itself, are raised.
 
     Args:
-        pace: Who does the work, how fast, and who is told.
         held: The caller holds the job.
         whole: Read every byte of a savepoint that is named, too: for a person who decides by the plan
             whether a job is stopped. `restore` reads them all before it touches anything, but the job stands
@@ -138,7 +137,6 @@ def restore(
     """Restore a savepoint.
 
     Args:
-        pace: Who does the work, how fast, and who is told.
         held: The job, where the caller holds it already (`hold_job`).
         readers: Who reads what is taken back, by a plan of the same restore: a job that stands does not wait
             until they are looked for again.

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def shown_generations(job: Job, query: str | None) -> dict[str, int]:
-    """The generation that counts of each query, by `job` or `job/query`; 0 before the first start.
-
-    Args:
-        query: Of this query alone; None for all.
-    """
+    """The generation that counts of each query, by `job` or `job/query`; 0 before the first start."""
     names = job.query_names if query is None else (query,)
     records = job.records()
     found = {name: records.generation(name) for name in names}

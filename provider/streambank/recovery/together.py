@@ -48,7 +48,6 @@ class TogetherPlan:
     """What a restore of the queries of a job would do.
 
     Attributes:
-        plans: Of each query, by its name.
         done: Queries that an unfinished restore of the same savepoints has restored already.
         chosen: The savepoint of each, and how it was chosen.
     """
@@ -88,7 +87,6 @@ class TogetherReport:
 
     Attributes:
         plan: What was planned, with the queries that the restore before this one had restored already.
-        reports: Of each query that was restored now, by its name.
     """
 
     plan: TogetherPlan
@@ -120,9 +118,6 @@ def plan_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> Tog
 
 def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> TogetherReport:
     """Restore the queries of a job: one as `restore` does, several each into its next generation.
-
-    Args:
-        pace: Who does the work, how fast, and who hears of it.
 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).

@@ -9,9 +9,9 @@ the fingerprint of what Spark computes once more from the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import AnalysisException, PySparkException
@@ -23,7 +23,7 @@ from streambank.checkpoint.closure import OperatorState
 from streambank.core.approval import outdated
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.repository.repository import Repository
+from streambank.core.shape import HIDDEN, encode
 from streambank.storage import open_store
 from streambank_spark.change.columns import TIMEOUT, ValueFit, check_fits, never_null, struct_of
 from streambank_spark.change.request import BOOTSTRAP, BootstrapRequest, mapped
@@ -31,7 +31,7 @@ from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE,
 from streambank_spark.change.supported import BOOTSTRAP as MAKE
 from streambank_spark.change.transform import ANSI, one_part
 from streambank_spark.failures import first_line, in_words
-from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.derive import Derived, Source, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.repair import family_of
 from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
@@ -42,7 +42,7 @@ from streambank_spark.state.columns import as_json, storable
 from streambank_spark.state.digest import digest_frame
 from streambank_spark.state.key_unit import UNIT, partition_of, unit_from
 from streambank_spark.state.read import KEY, apart
-from streambank_spark.state.staging import Staging, for_spark
+from streambank_spark.state.staging import for_spark
 from streambank_spark.state.state import PARTITION, QueryState
 from streambank_spark.submit.executor_packages import ship, use_packages
 
@@ -60,7 +60,6 @@ class Bootstrapped:
     """What `state bootstrap` did.
 
     Attributes:
-        operator: The stateful operator's id.
         table_digest: How many rows of state the table gives, and their fingerprint: `5:0b7a2cf3...`.
         rows: Rows of the table that are written: with `keep`, those whose keys are new.
         samples: Some rows of state that the table gives: `key`, `value`.
@@ -74,23 +73,10 @@ class Bootstrapped:
     existing_rows: int
     rows: int
     samples: list[dict[str, Any]]
-    derived: Derived
+    derived: Annotated[Derived, HIDDEN]
 
     def to_dict(self) -> dict[str, Any]:
-        made = self.derived.to_dict()
-        return {
-            "of": made["of"],
-            "batch": made["batch"],
-            "operator": self.operator,
-            "part": self.part,
-            "table_rows": self.table_rows,
-            "table_digest": self.table_digest,
-            "existing_rows": self.existing_rows,
-            "rows": self.rows,
-            "samples": self.samples,
-            "savepoint": made["savepoint"],
-            "stores": made["stores"],
-        }
+        return self.derived.brief() | encode(self)
 
 
 _FIXED = (
@@ -108,25 +94,8 @@ class _Counts:
     samples: list[dict[str, Any]] = field(default_factory=list)
 
 
-def bootstrap_savepoint(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
-    request: BootstrapRequest,
-    staging: Staging,
-    *,
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
-) -> Bootstrapped:
+def bootstrap_savepoint(source: Source, request: BootstrapRequest) -> Bootstrapped:
     """Make a savepoint whose state has the rows of a table.
-
-    Args:
-        repository: Where both savepoints are.
-        job: `job` or `job/query`.
-        savepoint: The id of the first one, which stays as it is.
-        staging: Where state is staged.
-        say: Called with what is being done.
 
     Raises:
         InputError: The table cannot be state (codes `bad-table`, `bad-expression`, `which-operator`);
@@ -140,23 +109,17 @@ def bootstrap_savepoint(
     found: list[NewRows] = []
 
     def patch(state: QueryState) -> list[NewRows]:
-        say("Checking the table")
+        source.say("Checking the table")
         found.append(made_of(state, request, counts))
         return found
 
     derived = derive(
-        spark,
-        repository,
-        job,
-        savepoint,
-        staging,
-        operation=BOOTSTRAP,
+        source,
+        BOOTSTRAP,
         patch=patch,
         dry_run=request.dry_run,
         note=request.note,
         rehearse=request.rehearse,
-        by=by,
-        say=say,
     )
     (made,) = found
     return Bootstrapped(
@@ -173,9 +136,6 @@ def bootstrap_savepoint(
 
 def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None = None) -> NewRows:
     """The rows that a table gives, after all checks.
-
-    Args:
-        counts: Where to put what was counted.
 
     Raises:
         InputError, RefusedError: As `bootstrap_savepoint`.

@@ -11,7 +11,7 @@ from streambank.repository.repository import Repository
 from streambank_spark.change.bootstrap import bootstrap_savepoint
 from streambank_spark.change.request import BootstrapRequest, TransformRequest
 from streambank_spark.change.transform import transform_savepoint
-from streambank_spark.rewrite.derive import Say
+from streambank_spark.rewrite.derive import Say, Source
 from streambank_spark.state.staging import Staging
 
 
@@ -29,10 +29,7 @@ def carry_out(
     """Make a savepoint as a request says, from another one.
 
     Args:
-        repository: Where the savepoint is.
         job: `job` or `job/query`.
-        staging: Where state is staged.
-        say: Called with what is being done.
 
     Returns:
         What `streambank state transform --json` and `state bootstrap --json` print.
@@ -40,9 +37,9 @@ def carry_out(
     Raises:
         StreambankError: As `transform_savepoint` and `bootstrap_savepoint`.
     """
-    place = (spark, repository, job, savepoint)
+    source = Source(spark, repository, job, savepoint, staging, by, say)
     if isinstance(request, TransformRequest):
-        document = transform_savepoint(*place, request, staging, by=by, say=say).to_dict()
+        document = transform_savepoint(source, request).to_dict()
     else:
-        document = bootstrap_savepoint(*place, request, staging, by=by, say=say).to_dict()
+        document = bootstrap_savepoint(source, request).to_dict()
     return document | {"operation": request.operation, "dry_run": request.dry_run}

@@ -67,7 +67,6 @@ def never_null(value: StructType, *, aggregation: bool) -> frozenset[str]:
     """The columns of a value that must not be null, by their names in small letters.
 
     Args:
-        value: The value, with names as `apart` gives them.
         aggregation: Whether they are buffers of aggregate functions. The `sum` of an average is never null,
             the `sum` of a sum may be: one before a `count` is taken for the former.
     """
@@ -98,10 +97,6 @@ def fitted(new: Column, given: DataType, kind: DataType, *, nullable: bool) -> t
 
     A number that would be rounded does not fit, nor a time that would lose its hours; only a DOUBLE may
     become a FLOAT.
-
-    Args:
-        kind: The column's type.
-        nullable: Whether it may be null.
     """
     value = new.cast(kind) if isinstance(kind, _NESTED) else new.try_cast(kind)
     bad = value.isNull() & new.isNotNull() if nullable else value.isNull()
@@ -118,9 +113,6 @@ def check_fits(frame: DataFrame, fits: Sequence[ValueFit], place: str, *, of_tab
 
     Args:
         of_table: Whether they are rows of a table, and not of state.
-
-    Returns:
-        How many rows there are.
 
     Raises:
         InputError: A value does not fit (codes `bad-table`, `value-does-not-fit`), or cannot be computed
@@ -164,7 +156,6 @@ def struct_of(
 
     Args:
         kind: The type of the key or the value.
-        root: `key` or `value`.
         fits: Where to put what must be checked.
         required: Columns of the value that must not be null, as `never_null` gives them.
         defaults: Expressions for fields that are neither given nor columns.

@@ -29,8 +29,6 @@ class TransformRequest:
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
         samples: How many changed rows of each part are shown.
-        dry_run: Only show what would change.
-        note: A note for the new savepoint.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression was typed into a form: what Spark says of it is not repeated.
         planned: What a plan showed (`Planned`): if more keys would go, it is refused (`approval-outdated`).
@@ -100,9 +98,7 @@ class BootstrapRequest:
             there was no plan.
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
-        samples: How many rows are shown.
         dry_run: Only check, and show what would be written.
-        note: A note for the new savepoint.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression or the table was typed into a form: what Spark says of it is not repeated.
     """

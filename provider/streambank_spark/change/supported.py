@@ -33,7 +33,6 @@ class StateKind:
 
     Attributes:
         can: What can be done with it: `BOOTSTRAP`, `SET`, `DELETE`.
-        why: Why not more.
         stores: Where Spark keeps such state.
     """
 
@@ -85,11 +84,7 @@ _BY_NAME = {
 
 
 def kind_of(operator: OperatorState, part: StatePart, frame: DataFrame) -> StateKind | None:
-    """The kind of a part's state; None for an operator that is not known.
-
-    Args:
-        frame: The part's rows.
-    """
+    """The kind of a part's state; None for an operator that is not known."""
     name = operator.name or ""
     found = next((kind for start, kind in _BY_NAME.items() if name.startswith(start)), None)
     if found is VARIABLE:
@@ -109,7 +104,6 @@ def require(
 
     Args:
         what: `BOOTSTRAP` or `SET`.
-        frame: The part's rows.
 
     Raises:
         RefusedError: It cannot (codes `cannot-make-state`, `key-type`), or the rows are stored in another way

@@ -7,20 +7,19 @@ the first savepoint and the expressions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.repository.repository import Repository
 from streambank_spark.change.columns import ValueFit, check_fits, fitted, never_null
 from streambank_spark.change.request import TRANSFORM, TransformRequest
 from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, WITH_TTL, require
-from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.derive import Derived, Source, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Where, condition_of_rule, expired
 from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
 from streambank_spark.rewrite.rewrite_request import Planned
@@ -28,7 +27,6 @@ from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
 from streambank_spark.state.key_unit import UNIT, unit_of
 from streambank_spark.state.read import RowChoice, apart, chosen_parts
-from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import QueryState, StatePart
 
 ANSI = "spark.sql.ansi.enabled"
@@ -50,25 +48,8 @@ class Transformed:
         return self.derived.to_dict() | {"changes": list(self.changes)}
 
 
-def transform_savepoint(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
-    request: TransformRequest,
-    staging: Staging,
-    *,
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
-) -> Transformed:
+def transform_savepoint(source: Source, request: TransformRequest) -> Transformed:
     """Make a savepoint in which rows have other values, or keys are gone.
-
-    Args:
-        repository: Where both are.
-        job: `job` or `job/query`.
-        savepoint: The id of the first one, which stays as it is.
-        staging: Where state is staged.
-        say: Called with what is being done.
 
     Raises:
         InputError: An expression cannot be used, or a value does not fit (codes `bad-expression`,
@@ -98,20 +79,14 @@ def transform_savepoint(
         return changed
 
     derived = derive(
-        spark,
-        repository,
-        job,
-        savepoint,
-        staging,
-        operation=TRANSFORM,
+        source,
+        TRANSFORM,
         decide=decide,
         patch=patch,
         dry_run=request.dry_run,
         note=request.note,
         rehearse=request.rehearse,
         most_keys=planned.keys,
-        by=by,
-        say=say,
     )
     return Transformed(tuple(found), derived)
 

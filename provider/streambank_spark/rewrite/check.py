@@ -27,7 +27,6 @@ class Compared(JsonObject):
     """One store before and after.
 
     Attributes:
-        store: The store's name.
         rows_before: Rows of all column families before.
         digest: Fingerprint of the rows that were to stay, which those that are there have, too.
     """

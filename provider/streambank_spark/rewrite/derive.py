@@ -48,6 +48,24 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """The savepoint of which another one is made, and by whom.
+
+    Attributes:
+        spark: A session; settings of it are left alone.
+        job: `job` or `job/query`.
+    """
+
+    spark: SparkSession
+    repository: Repository
+    job: str
+    savepoint: str
+    staging: Staging
+    by: Mapping[str, str] | None = None
+    say: Say = lambda text: None
+
+
+@dataclass(frozen=True, slots=True)
 class Going(JsonObject):
     """What of one operator goes, for a person who decides.
 
@@ -86,26 +104,23 @@ class Derived:
     rewritten: Rewritten | None = None
     passed_over: tuple[SkippedOperator, ...] | None = None
 
+    def brief(self) -> dict[str, Any]:
+        """As JSON, without what goes."""
+        stores = [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores]
+        return {"of": self.of, "batch": self.batch, "savepoint": self.savepoint, "stores": stores}
+
     def to_dict(self) -> dict[str, Any]:
         passed = self.passed_over
-        return {
-            "of": self.of,
-            "batch": self.batch,
+        return self.brief() | {
             "operators": [each.to_dict() for each in self.going],
             **({} if passed is None else {"passed_over": [each.to_dict() for each in passed]}),
-            "savepoint": self.savepoint,
-            "stores": [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores],
         }
 
 
 def derive(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
-    staging: Staging,
-    *,
+    source: Source,
     operation: str,
+    *,
     decide: Decide | None = None,
     partitions: int | None = None,
     patch: Patches | None = None,
@@ -114,40 +129,31 @@ def derive(
     note: str = "",
     rehearse: bool = False,
     most_keys: Mapping[int, int] | None = None,
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
 ) -> Derived:
     """Make a savepoint from another one.
 
     Args:
-        spark: A session; settings of it are left alone.
-        repository: Where both are.
-        job: `job` or `job/query`.
-        savepoint: The id of the first one.
-        staging: Where state is staged.
         operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`,
             `transform`, `bootstrap`.
         decide: Which keys go; None for none.
-        partitions: Another number of state partitions.
         patch: Which rows get other values or are added; None for none.
         write: What rewrites the state and verifies it; takes `patches` only if there are some.
-        dry_run: Only say what would go.
-        note: A note for the new savepoint.
         rehearse: A rehearsal follows: until it has passed, only its id or its name means the new savepoint.
         most_keys: How many keys of each operator may go: what a plan showed; None for any number.
-        say: Called with what is being done.
 
     Raises:
         RefusedError: More keys would go than a plan showed (code `approval-outdated`); nothing was written.
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
     """
+    spark, repository, job = source.spark, source.repository, source.job
+    staging, by, say = source.staging, source.by, source.say
 
     def reject(made: Manifest) -> None:
         repository.mark_rehearsal(job, made.savepoint, passed=False, by=by)
 
     if not dry_run:
         repository.require_key(job)
-    with materialized_savepoint(repository, job, savepoint, staging) as laid:
+    with materialized_savepoint(repository, job, source.savepoint, staging) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
         if state.closure.spark.provider == "hdfs":
@@ -170,7 +176,7 @@ def derive(
                 return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
             with place_beside(laid.location, staging.warn) as target:
                 say("Rewriting the state, and reading it again")
-                token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
+                token = f"{source.savepoint} {operation} {uuid.uuid4().hex[:12]}"
                 more: dict[str, Any] = {"patches": patches} if patches else {}
                 done = write(
                     spark, state, target, derived_from=token, gone=gone, partitions=partitions, **more
@@ -179,7 +185,7 @@ def derive(
                     target.delete(path)
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
-                with holds.held(job, savepoint):
+                with holds.held(job, source.savepoint):
                     taken = take(
                         TakeRequest(
                             target,

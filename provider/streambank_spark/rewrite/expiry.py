@@ -113,9 +113,7 @@ class SkippedOperator(JsonObject):
     """An operator of which a key was asked that it has not.
 
     Attributes:
-        operator: The operator's id.
         name: Spark's name of it.
-        why: Why nothing of it is taken.
     """
 
     operator: int

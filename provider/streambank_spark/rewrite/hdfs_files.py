@@ -38,7 +38,6 @@ def load_rows(read: Callable[[str], bytes], paths: Iterable[str], codec: str) ->
 
     Args:
         paths: The snapshot, where there is one, and the deltas after it, in the order of their versions.
-        codec: One of `CODECS`.
 
     Raises:
         FormatError: A file is damaged (code `half-written`).
@@ -61,11 +60,7 @@ _DAMAGED = "The file is damaged: verify the savepoint, or use another one."
 
 
 def snapshot(rows: Mapping[bytes, bytes], codec: str) -> bytes:
-    """The bytes of a snapshot.
-
-    Args:
-        codec: One of `CODECS`.
-    """
+    """The bytes of a snapshot."""
     pack = _SIZE.pack
     pieces: list[bytes] = []
     for key, value in rows.items():

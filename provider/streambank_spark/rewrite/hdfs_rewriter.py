@@ -49,7 +49,6 @@ class _Store:
     Attributes:
         source: URI of the checkpoint that is read.
         target: URI of the one that is written.
-        codec: How state files are compressed.
         chains: Partition -> its files, in the order in which they are read.
         names: Partition -> the snapshot to write.
         empty: Whether none of the rows that are there stay.

@@ -83,7 +83,6 @@ class Search:
     """What a search for a key came to.
 
     Attributes:
-        savepoints: How many savepoints there are.
         searched: How many of them were read for it; the others are the same as one of those, or cannot be.
         holding: Those that hold it, and those of which nobody knows.
         live: Directories of live checkpoints, into which nobody looked.
@@ -128,9 +127,7 @@ def search(
     """Look for a key in all savepoints of a job, there and in replicas, after it was erased from one.
 
     Args:
-        repository: Where it was erased.
         job: `job` or `job/query`.
-        staging: Where state is laid out.
         live: Directories of live checkpoints, for the answer.
         left: What work on the job has left behind; None where the job is not declared.
         say: Called at each savepoint and directory that is looked into.

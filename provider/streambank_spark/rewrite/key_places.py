@@ -33,15 +33,10 @@ class KeyPlace:
     """A savepoint that may hold a key, or a repository that cannot be read.
 
     Attributes:
-        location: URI of the repository.
         job: `job` or `job/query`.
         savepoint: Its id; None for the whole repository.
-        repository: The repository; None where it cannot be opened.
         taken_at: When it was taken, in UTC.
-        pinned: Whether retention leaves it alone.
-        held: Who reads it just now.
         identity: The same for savepoints that are the same to the byte.
-        why_unknown: Why it cannot be searched.
         expired: Whether it was expired, and is listed no more.
     """
 
@@ -63,7 +58,6 @@ class Live:
     """A directory in which a query's checkpoint lives, or has lived.
 
     Attributes:
-        location: Its URI.
         generation: Its number; None where only savepoints tell of the directory.
         current: Whether it is the one that counts; None where that is not known.
         empty: Its storage answers, and has nothing there.

@@ -47,8 +47,6 @@ class _Rows:
     """The raw rows of one store: what a task has to know.
 
     Attributes:
-        source: URI of the checkpoint.
-        codec: How state files are compressed.
         chains: Partition -> its files, in the order in which they are read.
     """
 
@@ -76,11 +74,8 @@ def migrate(
     """Write HDFS-backed state as RocksDB, verify it, and make the target a checkpoint.
 
     Args:
-        spark: A session; settings of it are left alone.
         state: What is read; nobody may write there meanwhile.
-        target: An empty place of our own.
         derived_from: Where the state comes from, for the offset log.
-        gone: What is left out; nothing is, here.
         partitions: Another number of state partitions: then it is written twice.
 
     Raises:

@@ -8,26 +8,25 @@ cannot be changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
-from typing import Any
+from typing import Annotated, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
-from streambank.core.shape import JsonObject
-from streambank.repository.repository import Repository
+from streambank.core.shape import HIDDEN, JsonName, JsonObject, encode
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
-from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.derive import Derived, Source, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import ChangedRows, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
@@ -36,7 +35,6 @@ from streambank_spark.state.columns import as_json, storable
 from streambank_spark.state.digest import digest_frame
 from streambank_spark.state.read import KEY, RowChoice, apart, bad_expression, chosen_parts
 from streambank_spark.state.rule import Rule
-from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, QueryState, StatePart
 from streambank_spark.state.validate import RuleVerdict, validate_state
 from streambank_spark.submit.executor_packages import ship
@@ -151,7 +149,6 @@ def assigned(
     """The value of a row with what is assigned to its columns.
 
     Args:
-        place: What messages call the part.
         convert: How an expression becomes a value of its column's type.
         from_form: They were typed into a form: neither they nor what Spark says of them is repeated.
 
@@ -197,9 +194,6 @@ def _kind(kind: DataType, path: Sequence[str]) -> DataType | None:
 
 def evaluated(rows: ChangedRows, what: str) -> int:
     """Make sure that the changed rows are the same whenever they are computed.
-
-    Args:
-        what: What messages call that: `repair`, `transformation`.
 
     Returns:
         How many of the changed rows still break a rule; 0 if none must hold.
@@ -275,7 +269,6 @@ class Repair(JsonObject):
     """What becomes of one part.
 
     Attributes:
-        operator: The stateful operator's id.
         rows: How many rows get another value.
         samples: Some of them: `partition`, `key`, `before`, `after`.
     """
@@ -296,51 +289,28 @@ class StateRepair:
         derived: The new savepoint, if a row was broken.
     """
 
-    judged: tuple[RuleVerdict, ...]
+    judged: Annotated[tuple[RuleVerdict, ...], JsonName("rules")]
     repairs: tuple[Repair, ...]
-    derived: Derived
+    derived: Annotated[Derived, HIDDEN]
 
     def to_dict(self) -> dict[str, Any]:
-        made = self.derived.to_dict()
-        return {
-            "of": made["of"],
-            "batch": made["batch"],
-            "ok": not any(each.broken for each in self.judged),
-            "rules": [each.to_dict() for each in self.judged],
-            "repairs": [each.to_dict() for each in self.repairs],
-            "savepoint": made["savepoint"],
-            "stores": made["stores"],
-        }
+        ok = not any(each.broken for each in self.judged)
+        return self.derived.brief() | {"ok": ok} | encode(self)
 
 
 def repair_savepoint(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
+    source: Source,
     rules: Sequence[Rule],
     assignments: Sequence[Assignment],
-    staging: Staging,
     *,
     limit: int,
     dry_run: bool = False,
     note: str = "",
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
 ) -> StateRepair:
     """Judge a savepoint's state by rules, and make a savepoint in which the broken rows are repaired.
 
     Args:
-        repository: Where both are.
-        job: `job` or `job/query`.
-        savepoint: The id of the first one, which stays as it is.
-        rules: What must be true of every row.
         assignments: What broken rows get.
-        staging: Where state is staged.
-        limit: How many rows to show, of each rule and part.
-        dry_run: Only say what would be.
-        note: A note for the new savepoint.
-        say: Called with what is being done.
 
     Raises:
         InputError, RefusedError: As `repair_state`; nothing was written.
@@ -357,17 +327,5 @@ def repair_savepoint(
         )
         return changed
 
-    derived = derive(
-        spark,
-        repository,
-        job,
-        savepoint,
-        staging,
-        operation=OPERATION,
-        patch=patch,
-        dry_run=dry_run,
-        note=note,
-        by=by,
-        say=say,
-    )
+    derived = derive(source, OPERATION, patch=patch, dry_run=dry_run, note=note)
     return StateRepair(tuple(judged), tuple(repairs), derived)

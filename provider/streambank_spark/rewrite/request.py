@@ -15,11 +15,12 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streambank.checkpoint.rewritable import check_earlier
 from streambank.control.generations import Generation
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
-from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.derive import Derived, Say, Source, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Idle, KeySelection, SkippedOperator, Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.repair import repair_savepoint
@@ -45,10 +46,7 @@ def carry_out(
     """Do what is asked of a savepoint; what comes of it is another savepoint.
 
     Args:
-        repository: Where the savepoint is.
         job: `job` or `job/query`.
-        staging: Where state is laid out.
-        say: Told what is being done.
 
     Raises:
         InputError: The order cannot be meant, or does not fit the state.
@@ -63,7 +61,8 @@ def carry_out(
             reference = _older(repository, job, savepoint, order.idle_for_s, planned.now)
         if reference is not None:
             place, earlier = repository.find(reference, job)
-            _check_earlier(repository, job, savepoint, place, earlier)
+            now, then = repository.load(job, savepoint), repository.load(place, earlier)
+            check_earlier(earlier, (then.query_id, then.batch), (now.query_id, now.batch))
             laid = stack.enter_context(materialized_savepoint(repository, place, earlier, staging))
             since = QueryState(spark, laid.location)
 
@@ -74,20 +73,14 @@ def carry_out(
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 
         derived = derive(
-            spark,
-            repository,
-            job,
-            savepoint,
-            staging,
-            operation=order.operation,
+            Source(spark, repository, job, savepoint, staging, by, say),
+            order.operation,
             decide=None if order.operation in ("rescale", "migrate") else decide,
             most_keys=planned.keys,
             partitions=order.partitions,
             write=rewrite if order.provider is None else migrate,
             dry_run=order.dry_run,
             note=order.note,
-            by=by,
-            say=say,
         )
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
 
@@ -106,10 +99,7 @@ def validate(
     """Judge a savepoint's state by rules; where repairs are given, another savepoint comes of it.
 
     Args:
-        repository: Where the savepoint is.
         job: `job` or `job/query`.
-        staging: Where state is laid out.
-        say: Told what is being done.
 
     Returns:
         What `streambank state validate --json` prints.
@@ -119,20 +109,9 @@ def validate(
     """
     rules, assignments = order.parsed()
     if assignments:
-        repaired = repair_savepoint(
-            spark,
-            repository,
-            job,
-            savepoint,
-            rules,
-            assignments,
-            staging,
-            limit=order.samples,
-            dry_run=order.dry_run,
-            note=order.note,
-            by=by,
-            say=say,
-        )
+        source = Source(spark, repository, job, savepoint, staging, by, say)
+        options: dict[str, Any] = {"dry_run": order.dry_run, "note": order.note}
+        repaired = repair_savepoint(source, rules, assignments, limit=order.samples, **options)
         return repaired.to_dict() | {"dry_run": order.dry_run}
     with materialized_savepoint(repository, job, savepoint, staging) as found:
         require_schemas(found.manifest)
@@ -206,14 +185,3 @@ def _older(repository: Repository, job: str, savepoint: str, seconds: float, now
 def _moment(summary: SavepointSummary) -> datetime:
     assert summary.taken_at is not None
     return summary.taken_at
-
-
-def _check_earlier(repository: Repository, job: str, savepoint: str, place: str, earlier: str) -> None:
-    now, then = repository.load(job, savepoint), repository.load(place, earlier)
-    if now.query_id != then.query_id or then.batch >= now.batch:
-        raise InputError(
-            f"{earlier} is of batch {then.batch} of query {then.query_id}, which is not earlier than batch "
-            f"{now.batch} of query {now.query_id}.",
-            code="not-earlier",
-            hint="Name a savepoint of the same query with a lower batch.",
-        )

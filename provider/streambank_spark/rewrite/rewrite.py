@@ -20,8 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streambank.checkpoint.rewritable import check_join, check_no_limit, check_strict
-from streambank.core.errors import RefusedError
+from streambank.checkpoint.rewritable import check_join, check_no_limit, check_partitions, check_state
 from streambank.core.shape import JsonObject
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
@@ -39,11 +38,7 @@ from streambank_spark.state.store_rows import StoreRows, store_rows
 
 @dataclass(frozen=True, slots=True)
 class Rewritten(JsonObject):
-    """State that was rewritten.
-
-    Attributes:
-        stores: What became of each store.
-    """
+    """State that was rewritten."""
 
     location: str
     batch: int
@@ -63,13 +58,8 @@ def rewrite(
     """Rewrite the state of a checkpoint, verify it, and make the target a checkpoint.
 
     Args:
-        spark: A session; settings of it are left alone.
         state: What is read; it must not change meanwhile.
-        target: An empty place that nothing else uses.
         derived_from: Where the state comes from, for the offset log.
-        gone: What is left out.
-        partitions: Another number of state partitions.
-        patches: Rows that get other values, or are added.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.
@@ -121,31 +111,16 @@ def rewrite(
 def check_rewritable(state: QueryState, partitions: int | None) -> None:
     """Make sure that state can be rewritten at all, before anything is written.
 
-    Args:
-        partitions: Another number of state partitions.
-
     Raises:
         RefusedError: There is none (code `no-state`), it is HDFS-backed and would get another
             number of partitions (`hdfs-backed`, `loose-distribution`), or it is RocksDB state of a limit
             (`limit-state`).
     """
-    provider = state.closure.spark.provider
-    if provider is None:
-        raise RefusedError(
-            "The query keeps no state: there is nothing to rewrite.",
-            code="no-state",
-            hint="`streambank inspect` shows what a checkpoint holds.",
-        )
+    check_state(state.closure)
     check_no_limit(state.store, state.closure)
     check_join(state.closure)
-    if provider == "hdfs" and partitions is not None:
-        raise RefusedError(
-            "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
-            code="hdfs-backed",
-            hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
-        )
     if partitions is not None:
-        check_strict(state.store, state.closure)
+        check_partitions(state.store, state.closure)
 
 
 def _require_as_encoded(stores: Sequence[StoreRows], changed: Iterable[ChangedRows]) -> None:

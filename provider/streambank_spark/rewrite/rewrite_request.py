@@ -75,8 +75,6 @@ class RewriteRequest(JsonObject):
         max_rows: So many rows go at most, of each operator.
         from_form: Somebody typed `where` into a form: what Spark says of it may carry data of the state, and
             is not repeated.
-        dry_run: Only say what would go.
-        note: A note for the new savepoint.
         planned: What a plan showed (`Planned`): more keys than that are refused (`approval-outdated`).
     """
 

@@ -33,7 +33,6 @@ def count_once(target: Store, closure: Closure, stores: Sequence[StoreRows]) -> 
 
     Args:
         target: Where they are; nothing reads them yet.
-        stores: The same as raw rows.
 
     Raises:
         IntegrityError: A snapshot does not count what it holds (code `rewrite-differs`).

@@ -29,8 +29,6 @@ class ChangedRows:
 
     Attributes:
         family: The column family of that store.
-        partitions: How many partitions the store has.
-        rows: How many rows change.
         frame: All rows of the part, before the change.
         holds: Whether a row stays as it is: in a repair, because it keeps the rules.
         new: The value that a changed row gets.
@@ -141,9 +139,7 @@ class NewRows:
 
     Attributes:
         family: The column family of that store.
-        partitions: How many partitions the store has.
         existing: All rows of the part, before.
-        rows: How many rows are written.
         mapped: `key`, `value` and `partition_id` of each row that the table gives; Spark computes them again
             at each read.
         existing_rows: `REPLACE`, `KEEP` or `OVERWRITE`.

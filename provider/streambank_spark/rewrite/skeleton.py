@@ -67,12 +67,9 @@ def lay_skeleton(
 
     Args:
         source: A checkpoint that nobody writes to.
-        target: An empty place.
         closure: What of the source belongs to the batch.
         derived_from: What to say in the offset log about where the state comes from.
-        partitions: Another number of state partitions.
         alone: Operators that run in one partition whatever the setting says.
-        conf: Other settings of the offset log.
 
     Raises:
         FormatError: A file is not understood.

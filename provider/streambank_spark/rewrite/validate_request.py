@@ -87,9 +87,6 @@ class ValidateRequest:
         repairs: What broken rows are set to, as `Assignment.parse` reads it; none to judge alone.
         operator: Of which operator where a rule or a repair does not say.
         part: Of which part where it does not say.
-        samples: How many broken rows are shown for each rule and part.
-        dry_run: Only say what would be repaired.
-        note: A note for the new savepoint.
     """
 
     operation: str = VALIDATE

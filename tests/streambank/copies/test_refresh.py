@@ -44,7 +44,7 @@ from tests.support.jobs.simulated_job import BY
 from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 from tests.support.repository.damaged_job import flip, keys
 from tests.support.storage.contents import contents
-from tests.support.storage.faulty_store import SimulatedCrash
+from tests.support.storage.faulty_store import killed_at
 
 
 def copied_job(folder: Path, more: str = STAGING) -> CopiedJob:
@@ -116,13 +116,8 @@ def test_a_copy_whose_first_refresh_was_killed_was_never_made(
     """Its directory is there: that is not what is left of lost records."""
     made = copied_job(tmp_path)
 
-    def crash(*args: object, **options: object) -> None:
-        raise SimulatedCrash
-
-    with monkeypatch.context() as patch:
-        patch.setattr("streambank.copies.refresh.commit_refresh", crash)
-        with pytest.raises(SimulatedCrash):
-            made.refresh()
+    with killed_at(monkeypatch, "streambank.copies.refresh.commit_refresh"):
+        made.refresh()
     assert (tmp_path / "staging/ck.g0002/metadata").exists()
     copy = made.on()
     with pytest.raises(RefusedError) as caught:
@@ -142,13 +137,8 @@ def test_a_refresh_whose_generation_is_not_recorded_yet_is_not_launched(
     """The start makes up for it first; without that the launch would begin from nothing."""
     made = copied_job(tmp_path)
 
-    def crash(*args: object, **options: object) -> None:
-        raise SimulatedCrash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Generations, "switch", crash)
-        with pytest.raises(SimulatedCrash):
-            made.refresh()
+    with killed_at(monkeypatch, Generations, "switch"):
+        made.refresh()
     copy = made.on()
     records = copy.records()
     with pytest.raises(RefusedError) as caught:

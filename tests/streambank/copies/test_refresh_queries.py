@@ -24,7 +24,7 @@ from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
 from tests.support.jobs.simulated_job import BY
-from tests.support.storage.faulty_store import SimulatedCrash
+from tests.support.storage.faulty_store import SimulatedCrash, killed_at
 
 QUERIES = ("hours", "sessions")
 
@@ -127,14 +127,8 @@ def test_what_ends_before_leaves_both(tmp_path: Path, monkeypatch: pytest.Monkey
     pair = Pair(tmp_path)
     pair.refresh()
     pair.go_on()
-
-    def crash(*args: object, **options: object) -> None:
-        raise SimulatedCrash
-
-    with monkeypatch.context() as patch:
-        patch.setattr("streambank.copies.refresh.commit_refresh", crash)
-        with pytest.raises(SimulatedCrash):
-            pair.refresh()
+    with killed_at(monkeypatch, "streambank.copies.refresh.commit_refresh"):
+        pair.refresh()
     assert pair.in_use() == dict.fromkeys(QUERIES, (2, 2))
     assert {one.batch for one in pair.refresh().queries} == {5}
 

@@ -25,7 +25,7 @@ from streambank.sinks.file.log import list_log
 from streambank.storage import open_store
 from tests.support.jobs.copied_job import STAGING, CopiedJob
 from tests.support.jobs.simulated_job import BY
-from tests.support.storage.faulty_store import SimulatedCrash
+from tests.support.storage.faulty_store import killed_at
 
 TABLE = STAGING.replace('"./out" = "staging/out"', 'sums = "staging/sums"')
 
@@ -111,17 +111,8 @@ def test_after_a_refresh_whose_generation_was_not_recorded(
     made.refresh()
     savepoint = saved(made)
     made.run(3).take()
-    fired = []
-
-    def crash(*args: object, **options: object) -> None:
-        fired.append(args)
-        raise SimulatedCrash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Generations, "switch", crash)
-        with pytest.raises(SimulatedCrash):
-            made.refresh()
-    assert fired
+    with killed_at(monkeypatch, Generations, "switch"):
+        made.refresh()
     restore(request_of(made, savepoint))
     named = Output(FILES, (tmp_path / "out").as_uri()) if kind == FILES else Output(kind, name="sums")
     place = goes_on_in(made, named)

@@ -32,7 +32,7 @@ from streambank.storage import open_store
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, end_drivers
-from tests.support.jobs.two_sites import TwoSites, two_sites
+from tests.support.jobs.two_sites import TwoSites, cut_apart, two_sites
 from tests.support.waiting import poll
 
 
@@ -94,12 +94,7 @@ def test_a_site_that_burnt_down_is_left_to_a_persons_word(sites: TwoSites) -> No
 
 def test_sites_that_are_cut_off_from_each_other_agree_when_they_answer_again(tmp_path: Path) -> None:
     """Both are alive: the one that was deposed ends by itself, and its start is refused from then on."""
-    with two_sites(tmp_path) as _:
-        there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
-        there.start()
-        there.save()
-        there.cut()
-        here.cut()
+    with cut_apart(tmp_path) as (there, here):
         with pytest.raises(RefusedError) as refused:
             here.fail_over()
         assert refused.value.code == "site-not-fenced"
@@ -127,12 +122,7 @@ def test_sites_that_are_cut_off_from_each_other_agree_when_they_answer_again(tmp
 
 
 def test_what_a_deposed_site_saved_later_is_not_gone_on_from(tmp_path: Path) -> None:
-    with two_sites(tmp_path) as _:
-        there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
-        there.start()
-        fork = there.save()
-        there.cut()
-        here.cut()
+    with cut_apart(tmp_path) as (there, here):
         here.fail_over(is_down=PRIMARY)
         taken_here = savepoint_job(here.at(STANDBY), by=BY).savepoints["main"].savepoint
         last = max(here.batch(STANDBY), there.batch(PRIMARY)) + 3
@@ -154,7 +144,7 @@ def test_what_a_deposed_site_saved_later_is_not_gone_on_from(tmp_path: Path) -> 
             checkpoint=at_standby.checkpoint,
         )
         plan = plan_restore(request)
-        assert plan.savepoint == taken_here, (fork, late)
+        assert plan.savepoint == taken_here, late
         assert [one.savepoint for one in plan.skipped] == [late]
         assert "the line that it left" in plan.skipped[0].why
 
@@ -227,12 +217,7 @@ def test_sites_that_disagree_go_on_where_a_person_says_with_the_data_that_is_the
 def test_what_was_not_fenced_is_fenced_by_the_run_that_reaches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with two_sites(tmp_path) as _:
-        there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
-        there.start()
-        there.save()
-        there.cut()
-        here.cut()
+    with cut_apart(tmp_path) as (there, here):
         fired = []
 
         def dies(*_: Any, **__: Any) -> None:
@@ -254,12 +239,7 @@ def test_what_was_not_fenced_is_fenced_by_the_run_that_reaches_it(
 def test_a_site_that_answers_again_gives_what_it_wrote_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with two_sites(tmp_path) as _:
-        there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
-        there.start()
-        there.save()
-        there.cut()
-        here.cut()
+    with cut_apart(tmp_path) as (there, here):
         fired = write_fails(monkeypatch, 3)
         with pytest.raises(OSError, match="stops here"):
             here.fail_over(is_down=PRIMARY)

@@ -17,7 +17,7 @@ from streambank.failover.report import FailoverRequest
 from streambank.sites.records import SiteRecord, Sites
 from streambank.sites.standing import at_active_site
 from tests.support.jobs.declared import BY, end_drivers
-from tests.support.jobs.two_sites import NAME, TwoSites, two_sites
+from tests.support.jobs.two_sites import NAME, TwoSites, cut_apart, two_sites
 from tests.support.waiting import poll
 
 
@@ -110,12 +110,7 @@ def test_a_driver_without_a_key_ends_by_what_it_reads_and_a_person_with_one_sign
     tmp_path: Path, key: Path
 ) -> None:
     """The driver may not record that its job is meant to be stopped; no start is allowed all the same."""
-    with two_sites(tmp_path) as _:
-        there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
-        there.start()
-        there.save()
-        there.cut()
-        here.cut()
+    with cut_apart(tmp_path) as (there, here):
         assert not here.fail_over(is_down=PRIMARY).fenced
         there.join()  # what the driver at the primary sees
         poll(lambda: there.state(PRIMARY) != "running", timeout_s=60)

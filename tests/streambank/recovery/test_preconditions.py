@@ -58,9 +58,7 @@ def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: SimulatedJob
 
 def test_records_that_somebody_names_may_have_moved(shop: SimulatedJob) -> None:
     savepoint = managed(shop, ELSEWHERE)
-    report = restore(
-        RestoreRequest(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
-    )
+    report = shop.restore_next(savepoint, by=BY)
     assert report.plan.generation == 2
 
 

@@ -22,7 +22,7 @@ from streambank.sinks.unguarded import UnguardedSink
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
 from tests.support.repository.derived_savepoint import derive
-from tests.support.storage.faulty_store import SimulatedCrash
+from tests.support.storage.faulty_store import killed_at
 
 
 @pytest.fixture
@@ -36,11 +36,7 @@ def exchanged(shop: SimulatedJob, *sinks: SinkCapture, names_none: bool = False)
     before = (take(request) if sinks or names_none else shop.take()).savepoint
     shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
     made = derive(shop.repository, JOB, before)
-    restore(
-        RestoreRequest(
-            shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
-        )
-    )
+    shop.restore_next(made, unmoved=True, by=BY)
     assert current(shop).number == 2
     return before
 
@@ -85,20 +81,14 @@ def test_the_earlier_directory_counts_again(shop: SimulatedJob) -> None:
     event = shop.control().last_event("reinstated")
     assert event is not None
     assert (event["savepoint"], event["left"], event["why"]) == (before, left, "a test")
-    again = restore(
-        RestoreRequest(shop.repository, before, generation=shop.control(), by=BY, opener=quick_store)
-    )
+    again = shop.restore_next(before, by=BY)
     assert again.layout.target == f"{shop.checkpoint.uri}.g0004", "numbers go on, and so do directories"
 
 
 def test_a_restored_generation_can_count_again_too(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     made = derive(shop.repository, JOB, before)
-    restore(
-        RestoreRequest(
-            shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
-        )
-    )
+    shop.restore_next(made, unmoved=True, by=BY)
     second = f"{shop.checkpoint.uri}.g0002"
 
     assert back(shop, before, 2).location == second
@@ -195,17 +185,8 @@ def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
     early = shop.take().savepoint
     shop.run(2)
     before = exchanged(shop)
-
-    def die(*args: object, **options: object) -> None:
-        raise SimulatedCrash("switch")
-
-    with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
-        patched.setattr("streambank.control.generations.Generations.switch", die)
-        restore(
-            RestoreRequest(
-                shop.repository, early, generation=shop.control(), sink="rollback", opener=quick_store
-            )
-        )
+    with killed_at(monkeypatch, "streambank.control.generations.Generations.switch"):
+        shop.restore_next(early, sink="rollback")
     assert refused(shop, before) == "sinks-taken-back"
 
 

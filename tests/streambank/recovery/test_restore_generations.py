@@ -97,18 +97,11 @@ class TestGenerations:
         def second(step: object) -> None:
             if not codes:
                 try:
-                    restore(
-                        RestoreRequest(
-                            shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store
-                        )
-                    )
+                    shop.restore_next(taken.savepoint)
                 except StreambankError as error:
                     codes.append(error.code)
 
-        restore(
-            RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store),
-            pace=Pace(progress=second),
-        )
+        shop.restore_next(taken.savepoint, pace=Pace(progress=second))
         assert codes == ["operation-in-progress"]
         assert [one.number for one in shop.control().generations().all()] == [1, 2]
 
@@ -128,9 +121,7 @@ class TestGenerations:
         note = {"owner": {"host": "elsewhere"}, "files": ["commits/2", "metadata"]}
         died.write("metadata", json.dumps({"streambank_restore": note}).encode())
         died.write("commits/2", b"half")
-        report = restore(
-            RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
-        )
+        report = shop.restore_next(taken.savepoint)
         assert (report.plan.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
 
@@ -180,15 +171,7 @@ class TestGenerations:
 
         monkeypatch.setattr(Repository, "pinned", damaged)
         with pytest.raises(StorageError, match="is done, but the savepoint was not claimed") as caught:
-            restore(
-                RestoreRequest(
-                    shop.repository,
-                    taken.savepoint,
-                    generation=shop.control(),
-                    opener=quick_store,
-                    mode="claim",
-                )
-            )
+            shop.restore_next(taken.savepoint, mode="claim")
         assert caught.value.code == "not-claimed"
         current = shop.control().generation()
         assert current is not None

@@ -1,11 +1,13 @@
-"""A restore that stood still while another one took its place: it changes nothing there any more."""
+"""Two restores at once, and one that stood still while another took its place: it changes nothing there."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.core.errors import ConflictError, StorageError
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
@@ -20,12 +22,7 @@ from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Simul
 
 
 def into_generation(shop: SimulatedJob, savepoint: str, progress: Progress | None = None) -> RestoreReport:
-    return restore(
-        RestoreRequest(
-            shop.repository, savepoint, generation=shop.control(), by=BY, opener=quick_store, sink="accept"
-        ),
-        pace=Pace(parallel=1, progress=progress),
-    )
+    return shop.restore_next(savepoint, by=BY, sink="accept", pace=Pace(parallel=1, progress=progress))
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +108,38 @@ def test_an_answer_that_was_lost_leaves_nothing_and_no_moment_to_start(shop: Sim
     written = [number for number, change in enumerate(changes) if change == ("write", "metadata")]
     assert len(written) == 3  # the note, what replaced it, and the note before anything is removed
     assert {operation for operation, _ in changes[written[-1] + 1 :]} == {"delete", "prune"}
+
+
+class TestRestoresAtOnce:
+    def test_the_same_directory_belongs_to_one(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        taken = shop.take()
+        codes: list[str] = []
+
+        def second(step: object) -> None:
+            if not codes:
+                try:
+                    shop.restore(taken.savepoint)
+                except StreambankError as error:
+                    codes.append(error.code)
+
+        shop.restore(taken.savepoint, pace=Pace(progress=second))
+        assert codes == ["restore-in-progress"]
+        assert CheckpointReader(shop.open("restored")).closure().batch == 2
+
+    def test_a_note_of_another_host_is_not_judged_and_foreign_files_beside_it_stay(
+        self, shop: SimulatedJob
+    ) -> None:
+        shop.run(3)
+        taken = shop.take()
+        target = shop.open("restored")
+        note = {"owner": {"host": "elsewhere"}, "files": ["metadata"]}
+        target.write("metadata", json.dumps({"streambank_restore": note}).encode())
+        with pytest.raises(ConflictError, match="may be at work") as caught:
+            shop.restore(taken.savepoint)
+        assert caught.value.code == "restore-in-progress"
+
+        target.write("precious", b"1")  # foreign files beside a note are never removed
+        with pytest.raises(RefusedError, match="precious"):
+            shop.restore(taken.savepoint)
+        assert target.read("precious") == b"1"

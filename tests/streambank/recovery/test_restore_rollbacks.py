@@ -16,11 +16,9 @@ from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
 from streambank.recovery.preconditions import Prepared, prepare
 from streambank.recovery.report import RestoreReport
-from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import restore
 from streambank.sinks.file import rollback
 from streambank.storage.store import Store
-from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
 from tests.support.storage.faulty_store import SimulatedCrash
 
 
@@ -45,11 +43,7 @@ def job(shop: SimulatedJob, tmp_path: Path) -> Job:
 
 
 def go_back(shop: SimulatedJob) -> RestoreReport:
-    return restore(
-        RestoreRequest(
-            shop.repository, "b000002", generation=shop.control(), by=BY, opener=quick_store, sink="rollback"
-        )
-    )
+    return shop.restore_next("b000002", by=BY, sink="rollback")
 
 
 def _die(*args: object, **options: object) -> None:

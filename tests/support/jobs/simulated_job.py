@@ -80,6 +80,18 @@ class SimulatedJob:
         )
         return restore(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
 
+    def restore_next(self, reference: str, **options: object) -> RestoreReport:
+        """Restore into the job's next generation."""
+        pace = options.pop("pace", DEFAULT_PACE)
+        request = RestoreRequest(
+            self.repository,
+            reference,
+            generation=self.control(),
+            opener=quick_store,
+            **options,  # type: ignore[arg-type]  # options are those of a restore
+        )
+        return restore(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
+
     def control(self) -> JobControl:
         """The records of the job."""
         return JobControl(self.open(f"repository.control/{JOB}"), JOB)

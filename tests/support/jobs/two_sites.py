@@ -157,3 +157,15 @@ def two_sites(folder: Path, more: str = "") -> Iterator[TwoSites]:
     finally:
         for site in SITES:
             end_drivers(sites.at(site).records())
+
+
+@contextmanager
+def cut_apart(folder: Path) -> Iterator[tuple[TwoSites, TwoSites]]:
+    """Such a job that runs, as each side sees it since the line between them was cut: the primary's, ours."""
+    with two_sites(folder):
+        there, here = TwoSites(folder, far=STANDBY), TwoSites(folder, far=PRIMARY)
+        there.start()
+        there.save()
+        there.cut()
+        here.cut()
+        yield there, here

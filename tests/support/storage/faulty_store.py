@@ -24,6 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, TypeVar
 from unittest.mock import patch
 
+import pytest
+
 from streambank.core.errors import StorageError
 from streambank.storage.local import trees
 from streambank.storage.store import Features, FileInfo, HeldFile, Leftover, Store
@@ -379,4 +381,16 @@ def removing_through(store: FaultyStore) -> Iterator[None]:
         return called
 
     with patch.object(os, "unlink", through(os.unlink)), patch.object(os, "rmdir", through(os.rmdir)):
+        yield
+
+
+@contextmanager
+def killed_at(patching: pytest.MonkeyPatch, *target: Any) -> Iterator[None]:
+    """What the block does is killed as it is about to call something, named as `setattr` takes it."""
+
+    def die(*args: object, **options: object) -> None:
+        raise SimulatedCrash(str(target))
+
+    with patching.context() as patched, pytest.raises(SimulatedCrash):
+        patched.setattr(*target, die)
         yield

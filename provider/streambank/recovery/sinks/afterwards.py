@@ -76,10 +76,6 @@ def as_told(manifest: Manifest, description: str, same_line: bool | None) -> Nam
     """A file sink that the job's records name and the savepoint does not; None where its log cannot tell.
 
     Nobody has named it for this savepoint, so that it is the log of the savepoint's batches is to be proven.
-
-    Args:
-        description: What the records say of the sink.
-        same_line: As for `named_afterwards`.
     """
     capture = sink_from_description(description)
     try:

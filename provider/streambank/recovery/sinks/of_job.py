@@ -30,7 +30,6 @@ class SinksOfQuery(JsonObject):
     """The sinks of one query.
 
     Attributes:
-        query: Its name; `main` for the only one.
         savepoint: The savepoint with which they are compared; None where there is none.
         sinks: Each sink as a plan of a restore has it; without a savepoint only kind, path and whether it is
             guarded.
@@ -50,7 +49,6 @@ def sinks_of_job(job: Job, queries: Sequence[str], savepoint: str | None = None)
     """Compare the sinks of each query with a savepoint. Reads only; the job may run.
 
     Args:
-        queries: Its queries that are asked about.
         savepoint: The savepoint, as `streambank restore` takes it; the newest of each query when left out.
 
     Raises:

@@ -80,13 +80,7 @@ class Reached:
 def how_far(
     repository: Repository, manifest: Manifest, control: JobControl, checkpoint: str | None = None
 ) -> Reached:
-    """How far the query of a savepoint ever got. Reads only. A checkpoint that cannot be read is a doubt.
-
-    Args:
-        repository: Where the savepoint is.
-        control: The records of its job, which may be empty.
-        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
-    """
+    """How far the query of a savepoint ever got. Reads only. A checkpoint that cannot be read is a doubt."""
     query = QueryRef.parse(manifest.job).query
     found = _Found()
     earlier: list[str] = []
@@ -115,12 +109,7 @@ def how_far(
 
 
 def records_to_ask(given: JobControl | None, repository: Repository, manifest: Manifest) -> JobControl:
-    """The records that know how far a query got: the caller's, or those that the savepoint names.
-
-    Args:
-        given: The caller's, which may be guessed.
-        repository: Where the savepoint is.
-    """
+    """The records that know how far a query got: the caller's, or those that the savepoint names."""
     asked = QueryRef.parse(manifest.job)
     control = given or JobControl.of_repository(repository.store, asked.job)
     named = _records_of(manifest)

@@ -36,7 +36,6 @@ class Reader:
     """A query that reads an output.
 
     Attributes:
-        query: Its name, `main` for the only one.
         output: What it reads, as the sink is called.
         restored: It goes back in the same operation, to before it has read what is taken back.
     """
@@ -58,7 +57,6 @@ def reads(description: str, output: str) -> bool | None:
     partitions: None, since neither is said.
 
     Args:
-        description: Spark's words.
         output: The location of a file sink or a Delta table, or the name of a table.
     """
     found = _LOCATION.search(description.strip())
@@ -79,13 +77,7 @@ def reads(description: str, output: str) -> bool | None:
 def readers_of(
     outputs: Sequence[str], jobs_file: str, writer: str, restored: Collection[str] = ()
 ) -> list[Reader]:
-    """The queries of declared jobs that read outputs, by what their last drivers have said of their sources.
-
-    Args:
-        jobs_file: Where jobs are declared; empty for nowhere.
-        writer: `job/query` or `job` that writes there.
-        restored: Queries that go back far enough in the same operation, likewise.
-    """
+    """The queries of declared jobs that read outputs, by what their last drivers said of their sources."""
     if not outputs or not jobs_file:
         return []
     try:
@@ -140,12 +132,7 @@ def restored_too(chosen: Iterable[Manifest], own: Manifest) -> frozenset[str]:
 
 
 def said_of_readers(outputs: Sequence[str], readers: Sequence[Reader], writer: str) -> Iterator[str]:
-    """What a person must do about readers of outputs that are taken back.
-
-    Args:
-        outputs: Those that have something to take back.
-        writer: `job/query` or `job` that writes there.
-    """
+    """What a person must do about readers of outputs that are taken back."""
     if outputs and (not readers or _NOT_KNOWN in readers):
         yield READERS
     for one in readers:

@@ -26,6 +26,7 @@ from streambank.recovery.choices import SinkChoices
 from streambank.recovery.sinks.afterwards import as_told, named_afterwards
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.tables import GuardedTable, look_at_tables, table_refusals, table_warnings
+from streambank.recovery.sinks.topics import kafka_refusals, kafka_warnings
 from streambank.recovery.sinks.unguarded import (
     UnguardedStanding,
     no_sink_known,
@@ -180,12 +181,10 @@ def look_at_sinks(
     """Compare each sink with the savepoint. Reads only.
 
     Args:
-        repository: Where the savepoint is.
         moved: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new: Sinks instead of which the query goes on in a new output directory: the location in the
             savepoint to the new one.
         kafka: Who is asked about Kafka sinks; None to name them only.
-        mode: What becomes of the query id.
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch.
         unnamed: Kind and description of a sink that the savepoint does not name, and the job's records do.
         now: What the query writes to by the word of its job; None where its tables need not be asked.
@@ -277,11 +276,7 @@ def _is_declared(path: str, writes: QuerySinks) -> bool:
 
 
 def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[DeclaredSink]) -> QuerySinks:
-    """What the query of a savepoint writes to by its last driver's word, and by its job's.
-
-    Args:
-        declared: What the job declares of its sinks.
-    """
+    """What the query of a savepoint writes to by its last driver's word, and by its job's."""
     query = QueryRef.parse(manifest.job).query
     try:
         facts = control.query_facts(query) or {}
@@ -520,79 +515,8 @@ def begin_outputs(sinks: Sinks) -> list[NewOutput]:
     return [begin_output(sink.saved, sink.new, sink.was) for sink in sinks.guarded if sink.new is not None]
 
 
-_ACCEPT = (
-    "--sink accept goes on, and readers of the topic have to drop what comes twice (by key, or by an id in "
-    "the value); or let the application write to a new topic."
-)
-
-
-def kafka_refusals(
-    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: RestoreMode, reached: Reached | None = None
-) -> Iterator[StreambankError]:
-    """Why a restore must not go on with this choice.
-
-    A sink of which Kafka can never tell, since the savepoint does not, is like any other that is not guarded:
-    it stops the restore where the query has gone on since. A fork is another query: what it writes is a
-    warning.
-
-    Args:
-        choice: What was chosen for all sinks.
-        mode: What becomes of the query id.
-        reached: How far the query ever got; None where it stands at the savepoint's batch.
-    """
-    for sink in sinks:
-        if mode == "fork" or choice == "accept" or sink.safe:
-            continue
-        if sink.never_known:
-            if reached is not None and reached.beyond(sink.batch) is not False:
-                yield RefusedError(
-                    f"{sink.sentence()} {reached.sentence(sink.batch)}.",
-                    code="sink-not-guarded",
-                    hint=_ACCEPT,
-                )
-        elif choice == "rollback":
-            yield RefusedError(
-                sink.sentence(),
-                code="sink-cannot-roll-back",
-                hint=f"A Kafka topic cannot be rolled back. {_ACCEPT}",
-            )
-        elif sink.not_known:
-            yield _not_known(sink)
-        elif sink.gone:
-            yield RefusedError(
-                sink.sentence(),
-                code="sink-would-lose-rows",
-                hint="Restore a savepoint from before those rows, or use --sink accept to go on without "
-                "them.",
-            )
-        else:
-            yield RefusedError(sink.sentence(), code="sink-would-repeat-rows", hint=_ACCEPT)
-
-
-def _not_known(sink: KafkaSinkStanding) -> StreambankError:
-    hint = f"{sink.hint} Or use --sink accept."
-    if sink.transient:  # a cluster that is away for a moment is there at the next try
-        return StorageError(sink.sentence(), code="sink-not-known", hint=hint)
-    return RefusedError(sink.sentence(), code="sink-not-known", hint=hint)
-
-
-def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: RestoreMode) -> Iterator[str]:
-    """What a person should know of sinks that stop nothing."""
-    for sink in sinks:
-        if said := sink.sentence():
-            yield said
-        if mode == "fork":
-            yield (
-                f"The fork writes into the topic of the query that it is forked from ({sink.path}), unless "
-                "its application is configured otherwise: readers would get everything twice."
-            )
-
-
 def check_stands_at(job: str, location: str, batch: int) -> None:
     """Make sure that a checkpoint has not gone on: this batch is the last, planned and committed.
-
-    Args:
-        job: `job` or `job/query`, for the message.
 
     Raises:
         RefusedError: Another one was committed last (code `query-went-on`), or the next one was begun

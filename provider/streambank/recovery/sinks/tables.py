@@ -110,10 +110,6 @@ def table_refusals(
     """Why a restore must not go on with this choice.
 
     A fork has its own query id, so a table skips nothing of it: rows come twice if it writes there.
-
-    Args:
-        choice: What was chosen for all sinks.
-        mode: What becomes of the query id.
     """
     for table in tables:
         if mode == "fork":

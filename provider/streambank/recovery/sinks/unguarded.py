@@ -209,7 +209,6 @@ def unguarded_refusals(
     """Why a restore must not go on with this choice.
 
     Args:
-        choice: What was chosen for all sinks.
         others: Guarded sinks with later output, which `accept` leaves as they are, too.
     """
     if choice == "accept":
@@ -249,13 +248,7 @@ def unguarded_warnings(sinks: Iterable[UnguardedStanding]) -> Iterator[str]:
 def no_sink_known(
     manifest: Manifest, mode: RestoreMode, reached: Reached | None, candidates: Iterable[str] = ()
 ) -> NoSinkKnown:
-    """How the output of a savepoint stands that names no sink.
-
-    Args:
-        mode: What becomes of the query id.
-        reached: How far the query got; None where it is known to stand at the savepoint's batch.
-        candidates: Output directories that may be its sink.
-    """
+    """How the output of a savepoint stands that names no sink."""
     found = tuple(dict.fromkeys((*manifest.sink_candidates, *candidates)))
     newest = {path: _newest(path) for path in found}
     return NoSinkKnown(

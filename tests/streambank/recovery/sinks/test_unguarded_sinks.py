@@ -18,9 +18,9 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, prepare
 from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.restore import plan_restore
 from streambank.recovery.sinks.reached import Reached
-from streambank.recovery.sinks.sinks import kafka_refusals
+from streambank.recovery.sinks.topics import kafka_refusals
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import harm_of, sink_name, sinks_from_descriptions
@@ -84,11 +84,7 @@ def said(shop: SimulatedJob, taken: TakeResult, **options: Any) -> str:
 
 
 def next_generation(shop: SimulatedJob, taken: TakeResult, **options: Any) -> RestoreReport:
-    return restore(
-        RestoreRequest(
-            shop.repository, taken.savepoint, generation=shop.control(), by=BY, opener=quick_store, **options
-        )
-    )
+    return shop.restore_next(taken.savepoint, by=BY, **options)
 
 
 def going_on(shop: SimulatedJob, batches: int) -> LiveCheckpoint:
