@@ -44,11 +44,7 @@ def live_inputs(job: Job, control: JobControl) -> list[str]:
 
 
 def is_read_from(place: str, pattern: str) -> bool:
-    """Whether a file source reads what lies in a directory, or reads from below it.
-
-    Args:
-        pattern: One of `live_inputs`.
-    """
+    """Whether a file source reads what lies in a directory, or reads from below it."""
     wildcard = _WILDCARD.search(pattern)
     if wildcard is None:
         return not are_apart(place, pattern)

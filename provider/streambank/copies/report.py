@@ -21,7 +21,6 @@ class QueryRefresh(JsonObject):
     """A query of a copy.
 
     Attributes:
-        age_s: How old it was, in seconds.
         outputs: Where the application writes: outputs of the live job, each with the directory on the copy.
         sources: Where each source stands that can be asked, and what is gone, as in the plan of a restore;
             empty for a copy of the state alone, which reads nothing.
@@ -72,8 +71,6 @@ class RefreshReport:
 
     Attributes:
         runs_as: The job as commands name it that runs on the copy.
-        dry_run: Whether this is a plan, and nothing was written.
-        refusals: What speaks against it, in a plan.
     """
 
     job: str

@@ -216,9 +216,6 @@ def alike(drills: Sequence[Mapping[str, Any]], *, left: int) -> str:
     application's, or its cluster's, and not a savepoint's: it was not launched, it ended before it opened any
     state, its time was over, or its copy could not be removed. Damage shows at other steps: at `choose` and
     `restore`, where bytes are hashed, or at `batches` and `compare`.
-
-    Args:
-        drills: The reports of the drills so far, in their order.
     """
     newest = drills[-_IN_A_ROW:]
     if len(newest) < _IN_A_ROW or not all(map(_of_application, newest)):

@@ -41,7 +41,6 @@ def name_of(at: datetime, token: str) -> str:
     """The name of a drill's scratch.
 
     Args:
-        at: When the drill began, in UTC.
         token: Six hexadecimal digits.
     """
     return f"drill-{at:%Y%m%dT%H%M%SZ}-{token}"
@@ -75,10 +74,6 @@ def clean_up(
     job: Job, folder: str, *, timeout_s: float, by: Mapping[str, str], launcher: Launcher
 ) -> list[str]:
     """End and remove what killed drills have left.
-
-    Args:
-        folder: The location below which drills lay out their copies.
-        timeout_s: How long the application of a drill may run.
 
     Returns:
         The locations that were removed. What could not be is logged, and left for the next drill; what does

@@ -92,10 +92,8 @@ class QueryDrill:
         age_s: How old it was: what is younger would have to be processed again (RPO).
         batches_behind: How many batches the live query was ahead; None where it has none.
         state: The state right after the restore: of each part its rows and digest, or `why` not.
-        batches: The batches that the copy has executed.
         state_equal: Whether the state after the last of them is that of the live query; None where that was
             not compared.
-        not_compared: What was not compared with the live query, and why.
     """
 
     query: str

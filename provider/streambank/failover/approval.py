@@ -18,7 +18,6 @@ class Approved(JsonObject):
     """What a plan showed: a fail-over that was approved must not lose more than that.
 
     Attributes:
-        site: The site at which the job goes on.
         number: The number of the record that begins the fail-over.
         answers: The other site answered, so that it is fenced and gives a last savepoint.
         batches: The batch of each query's savepoint at the site.
@@ -98,9 +97,6 @@ class Approved(JsonObject):
 
     def check_lost(self, job: str, query: str, newest: int, batch: int) -> None:
         """Make sure that a restore without a last savepoint loses no batch that the plan did not show.
-
-        Args:
-            newest: The newest batch of the query now; see `FailoverPlan.newest`.
 
         Raises:
             RefusedError: It does (code `approval-outdated`).

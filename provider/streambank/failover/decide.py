@@ -23,12 +23,9 @@ class Known(Procedure[FailoverRequest]):
     """What both sites know when a fail-over is asked for.
 
     Attributes:
-        jobs: The job at each site.
         known: The newest record of each site that answers.
-        silent: Why the others do not answer.
         newest: The record that counts; None where no site has any.
         disagree: The sites do not agree which that is.
-        site: Where the job is to go on.
         number: The number of the record that begins the fail-over, or has begun it.
 
     Raises:

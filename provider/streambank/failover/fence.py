@@ -63,7 +63,6 @@ def fence_other(
     """Let the site that is not the active one know, and end what runs there.
 
     Args:
-        job: The job, at either site.
         launcher: Where drivers run at the site that is not active.
 
     Returns:

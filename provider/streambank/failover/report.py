@@ -59,17 +59,13 @@ class FailoverPlan:
     """What a fail-over would do.
 
     Attributes:
-        site: The site that would become the active one.
-        was: The site that is the active one.
         number: The number of the record that would begin it.
-        answers: Whether the other site answers.
         driver: How the job is doing at the other site, such as `running`; None where it does not answer.
         resumes: A fail-over to this site has begun, or only the start is missing: this would finish it.
         savepoints: The newest savepoint of each query at the site that verifies, or what it was restored
             from already.
         rpo_s: How old the oldest of them is now: what would be lost or repeated without a last savepoint, in
             seconds; None where nothing is restored, or there is none.
-        restores: What the restore of each would do as things stand.
         batches_behind: By how many batches they are behind at most; None where that is not known.
         without_final: What would speak against it as well if the other site, which answers, gave no last
             savepoint.
@@ -167,8 +163,6 @@ class FailoverReport(JsonObject):
     """What a fail-over came to.
 
     Attributes:
-        site: The active site now.
-        was: The site that was active before.
         number: The number of the record that says so.
         fenced: Whether the other site is known not to write any more, and not to start.
         fence: How its driver ended: as for a stop, or `broken`: its lease was ended, and its TTL waited for;

@@ -71,8 +71,6 @@ class Choice(JsonObject):
 
     Attributes:
         sink_of: The same for single sinks, by their paths.
-        source: What is done where the source lacks input.
-        stop: Whether a job that lives is stopped for it.
         newest_by_query: The newest batch of each query that the plan has shown, by `newest_of`.
         savepoints: The savepoint of each query that the plan has shown.
         resolves_by_query: Codes of the refusals of each query that a person accepts to settle by it.
@@ -129,10 +127,6 @@ def choices_of(restore: TogetherPlan, *, may_stop: bool) -> list[Choice]:
     A job that lives writes on until it is stopped. So what becomes of later output is asked then, too, even
     where there is none yet: else the job would be stopped, and then not be restored. A source that cannot be
     repeated is refused whether or not there is later input, so it needs no such rule.
-
-    Args:
-        restore: The plan, with the form's answers, without `obstacles`.
-        may_stop: The form says that the job may be stopped.
     """
     plan = _as_one(restore.plans)
     alive = is_alive(plan)

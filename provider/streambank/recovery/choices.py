@@ -64,9 +64,6 @@ def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:
 def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Split each QUERY=DIR; DIR alone will do for a job with one query.
 
-    Args:
-        given: Output directories of file sinks that savepoints do not name.
-
     Raises:
         InputError: One does not say which query writes it (code `bad-file-sink`).
     """

@@ -75,10 +75,7 @@ class ExchangeResult(JsonObject):
     Attributes:
         job: `job` or `job/query`.
         state: `exchanged`, or `nothing-to-do`: the job goes on as it was.
-        batch: The batch after which the state was exchanged.
-        before: The savepoint of the state that there was.
         savepoint: That of the state that there is; None where nothing was to be done.
-        generation: The number of the generation that counts.
         left: The number of the one that counted before.
         running: Whether the job runs; one that was meant to be stopped stays stopped.
     """

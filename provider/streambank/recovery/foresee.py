@@ -71,7 +71,6 @@ def foresee(
     Args:
         order: What is asked, as JSON (streambank_spark/change/request.py).
         elsewhere: The Spark that does it has Python packages of its own, which cannot be seen from here.
-        now: When the savepoint would be taken.
 
     Raises:
         InputError: The query, an operator or a column does not exist, or has to be named; the state has that
@@ -107,9 +106,6 @@ def foresee_state(
 ) -> None:
     """Refuse an order that does not fit some state, by its small files, before Spark is started for it.
 
-    Args:
-        checkpoint: The files of the state's checkpoint, or of its savepoint.
-
     Raises:
         StreambankError: As `foresee`, in so far as it is about the state.
     """
@@ -142,10 +138,6 @@ def foresee_savepoint(
 
 def check_key(checkpoint: Readable, closure: Closure, text: str, operator: int | None) -> None:
     """Refuse a key that fits the state of no operator. Where Spark's reader may show other keys, it decides.
-
-    Args:
-        checkpoint: The files of the state's checkpoint.
-        operator: Of this operator only.
 
     Raises:
         InputError: It does not fit (code `bad-key-text`).

@@ -37,7 +37,6 @@ class RestorePlan:
 
     Attributes:
         job: `job` or `job/query`.
-        batch: The batch after which the query would go on.
         query_id: The query id in the savepoint; a fork gets another one.
         age_s: How long ago that was: what is newer has to be processed again, or is lost where its source
             is gone.
@@ -56,7 +55,6 @@ class RestorePlan:
         read_again: The first and the last batch whose input the query has read after the savepoint's, and
             will read again; None where it has read none, or that is not known.
         estimates: How long it will take, where earlier restores or drills tell.
-        next: Older savepoints that come next if this one fails.
         as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
@@ -64,7 +62,6 @@ class RestorePlan:
         sink_refusals: For each choice for the sinks, what the sinks have against it; a fork cannot choose
             `rollback`.
         source_refusals: For each choice for the sources, what they have against it.
-        readers: Who is known to read what is taken back.
         another_line: That the savepoint is of another query of the same name, and which; or that it may be,
             since nothing says which is the job's own. Else empty.
     """

@@ -40,9 +40,7 @@ class Reinstated(JsonObject):
 
     Attributes:
         job: `job` or `job/query`.
-        generation: The number of the generation that counts now.
         left: The directory that counted before; None where nothing was to be done.
-        batch: The batch after which the query goes on.
     """
 
     job: str

@@ -28,7 +28,6 @@ class RestoreReport:
 
     Attributes:
         plan: What was planned; sinks and sources as they stood before.
-        rolled_back: What was done to each sink that was taken back.
         new_outputs: Output directories that were begun for the restored query.
     """
 

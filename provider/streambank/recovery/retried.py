@@ -33,8 +33,6 @@ def restored_before(
 
     Args:
         by: Who asks, with its `asker`; without one there is no earlier try.
-        control: The job's records, for a restore into its next generation.
-        into: The directory, for a restore into one.
         meant: Gives the id of the savepoint that is asked for; for a directory.
 
     Raises:

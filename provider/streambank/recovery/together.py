@@ -49,7 +49,6 @@ class TogetherPlan:
 
     Attributes:
         done: Queries that an unfinished restore of the same savepoints has restored already.
-        chosen: The savepoint of each, and how it was chosen.
     """
 
     plans: Mapping[str, RestorePlan]
@@ -233,11 +232,7 @@ def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
 def _of_query(
     request: TogetherRequest, query: str, chosen: Mapping[str, Chosen] | None = None
 ) -> RestoreRequest:
-    """What is asked of one query.
-
-    Args:
-        chosen: The savepoints of all queries that are restored.
-    """
+    """What is asked of one query."""
     each, job, chosen = request.each, request.job, chosen or request.chosen or {}
     if job is not None and request.query is None:
         check_each_named(job, request.savepoints)

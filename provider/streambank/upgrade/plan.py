@@ -173,9 +173,6 @@ def cleaned_sources(after: Code) -> tuple[str, ...]:
 def settings_without_effect(runs: Job, control: JobControl, before: Mapping[str, str]) -> tuple[str, ...]:
     """New settings that change nothing, since the checkpoints of the job keep other values.
 
-    Args:
-        before: The settings that the running driver was launched with.
-
     Returns:
         For people, each with what does change it.
 

@@ -73,7 +73,6 @@ class Upgrade:
         without_processing_s: From the last commit of the old code to the first of the new, at most of all
             queries; None where the new code has committed nothing yet.
         code: The code of the error by which it failed; None where it did not.
-        notes: What else a person should know of it.
         warm: Whether the new driver was waiting when the old one was stopped.
         resumed: Whether it was interrupted, and finished by another call.
     """

@@ -53,7 +53,6 @@ def go_back(
     """Stop what runs, restore the savepoints, and choose the old code, which is started then.
 
     Args:
-        job: The declared job, placed.
         sink: What becomes of later output; None for `rollback` where it is needed and proven, and nothing
             else.
 

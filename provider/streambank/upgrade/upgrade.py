@@ -273,11 +273,7 @@ class _Upgrading(Work):
                 return None
 
     def swap(self, waiting: Waiting | None = None) -> Upgrade:
-        """Stop the old code with a savepoint, and start the new code in its place.
-
-        Args:
-            waiting: The driver of the new code, which waits.
-        """
+        """Stop the old code with a savepoint, and start the new code in its place."""
         by, why = self.request.by, f"{self.upgrade.name}: {self.request.why}".rstrip(": ")
         common: dict[str, Any] = {
             "by": by,
@@ -447,7 +443,6 @@ class _Upgrading(Work):
         """Go back to the old code and the savepoint at which it was stopped.
 
         Args:
-            sink: What becomes of later output.
             asked: A person asks for it, and knows what has become of Spark.
         """
         upgrade = self.upgrade

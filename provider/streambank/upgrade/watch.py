@@ -57,9 +57,6 @@ class Watch:
     A driver that was asked to stop, or ran to its end, may make room for another one: a restart, a
     compaction. That one is watched, too, where it runs the new code. Records that cannot be read for a while
     say nothing against the code.
-
-    Args:
-        launch_id: The launch of its first driver.
     """
 
     def __init__(

@@ -155,8 +155,6 @@ def struct_of(
     """The key or the value of each row of a table: what is given for its fields, else columns of that name.
 
     Args:
-        kind: The type of the key or the value.
-        fits: Where to put what must be checked.
         required: Columns of the value that must not be null, as `never_null` gives them.
         defaults: Expressions for fields that are neither given nor columns.
         from_form: What is given was typed into a form: neither it nor what Spark says of it is repeated.

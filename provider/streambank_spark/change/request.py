@@ -28,7 +28,6 @@ class TransformRequest:
         delete_where: Keys go for whose rows this is true, before anything is set.
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
-        samples: How many changed rows of each part are shown.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression was typed into a form: what Spark says of it is not repeated.
         planned: What a plan showed (`Planned`): if more keys would go, it is refused (`approval-outdated`).
@@ -87,7 +86,6 @@ class BootstrapRequest:
     """Which state is made from which table; JSON by the names of the attributes.
 
     Attributes:
-        table: Where the table is, as Spark reads it.
         format: Its format, one of `FORMATS`; by its name for None.
         query: SQL over the table, which is called `source` there; the table as it is for None.
         keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table; other fields are

@@ -51,7 +51,6 @@ def compare(
     """Compare all stores.
 
     Args:
-        kept: The rows of each store that were to stay.
         partitions: How many partitions there have to be; as before for None.
         counted: What was counted of stores before; what is left out is counted here.
         unpatched: The rows of each store that were to stay, as they were before rows changed or were added:

@@ -70,8 +70,6 @@ class Going(JsonObject):
     """What of one operator goes, for a person who decides.
 
     Attributes:
-        name: Spark's name of it.
-        keys: How many keys go.
         rows: How many rows of its stores go with them.
         about_bytes: About how much of the files that is, by the share of rows.
     """
@@ -283,11 +281,7 @@ _MEANINGS = (
 
 
 def meaning(operator: str | None) -> str:
-    """One sentence or two about an operator.
-
-    Args:
-        operator: Spark's name of it, where it is known.
-    """
+    """One sentence or two about an operator."""
     for names, sentence in _MEANINGS:
         if operator is not None and any(operator.lower().startswith(name.lower()) for name in names):
             return sentence

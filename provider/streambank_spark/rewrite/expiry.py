@@ -72,7 +72,6 @@ class KeySelection:
 
     Attributes:
         text: The only field as text, or some of the fields as a JSON object.
-        operator: Of this operator only.
     """
 
     text: str
@@ -110,11 +109,7 @@ class ExpiredKeys:
 
 @dataclass(frozen=True, slots=True)
 class SkippedOperator(JsonObject):
-    """An operator of which a key was asked that it has not.
-
-    Attributes:
-        name: Spark's name of it.
-    """
+    """An operator of which a key was asked that it has not."""
 
     operator: int
     name: str | None

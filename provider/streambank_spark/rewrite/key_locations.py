@@ -128,9 +128,7 @@ def search(
 
     Args:
         job: `job` or `job/query`.
-        live: Directories of live checkpoints, for the answer.
         left: What work on the job has left behind; None where the job is not declared.
-        say: Called at each savepoint and directory that is looked into.
 
     Raises:
         StreambankError: The repository cannot be listed. What else fails is in the answer.

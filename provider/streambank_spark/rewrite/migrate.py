@@ -75,7 +75,6 @@ def migrate(
 
     Args:
         state: What is read; nobody may write there meanwhile.
-        derived_from: Where the state comes from, for the offset log.
         partitions: Another number of state partitions: then it is written twice.
 
     Raises:

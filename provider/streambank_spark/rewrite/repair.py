@@ -55,7 +55,6 @@ def repair_state(
 
     Args:
         rules: What must be true of every row, before or after.
-        assignments: What broken rows get.
 
     Raises:
         InputError: An expression cannot be used (code `bad-expression`), or rows break a rule all the same
@@ -269,7 +268,6 @@ class Repair(JsonObject):
     """What becomes of one part.
 
     Attributes:
-        rows: How many rows get another value.
         samples: Some of them: `partition`, `key`, `before`, `after`.
     """
 
@@ -308,9 +306,6 @@ def repair_savepoint(
     note: str = "",
 ) -> StateRepair:
     """Judge a savepoint's state by rules, and make a savepoint in which the broken rows are repaired.
-
-    Args:
-        assignments: What broken rows get.
 
     Raises:
         InputError, RefusedError: As `repair_state`; nothing was written.

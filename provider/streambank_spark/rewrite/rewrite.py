@@ -59,7 +59,6 @@ def rewrite(
 
     Args:
         state: What is read; it must not change meanwhile.
-        derived_from: Where the state comes from, for the offset log.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.

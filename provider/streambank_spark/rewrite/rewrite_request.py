@@ -63,15 +63,12 @@ class RewriteRequest(JsonObject):
     """What is asked; JSON by `to_dict`.
 
     Attributes:
-        operation: One of `OPERATIONS`.
         where: Compact: keys go for whose rows this SQL expression holds.
         idle_since: Compact: keys go that have the same rows in this earlier savepoint.
         idle_for_s: Compact: the same, of the newest savepoint that is so many seconds older, or more.
         key: Erase: keys that have these fields go.
         partitions: Rescale: how many state partitions there are to be. Migrate: the same, besides.
         provider: Migrate: what is to keep the state, one of `PROVIDERS`.
-        operator: Of this operator only.
-        part: Judged by these rows alone.
         max_rows: So many rows go at most, of each operator.
         from_form: Somebody typed `where` into a form: what Spark says of it may carry data of the state, and
             is not repeated.

@@ -31,9 +31,6 @@ _FAMILY = "column_family_name"
 def count_once(target: Store, closure: Closure, stores: Sequence[StoreRows]) -> None:
     """Let snapshots that were just written count each row of a join once.
 
-    Args:
-        target: Where they are; nothing reads them yet.
-
     Raises:
         IntegrityError: A snapshot does not count what it holds (code `rewrite-differs`).
         FormatError: A snapshot is not understood.

@@ -66,9 +66,6 @@ def lay_skeleton(
     """Write logs, schemas and operator metadata.
 
     Args:
-        source: A checkpoint that nobody writes to.
-        closure: What of the source belongs to the batch.
-        derived_from: What to say in the offset log about where the state comes from.
         alone: Operators that run in one partition whatever the setting says.
 
     Raises:

@@ -42,10 +42,6 @@ class Assignment:
     def parse(cls, text: str, operator: int | None = None, part: str | None = None) -> Assignment:
         """An assignment from `value.COLUMN = EXPRESSION`, with `OPERATOR:` or `OPERATOR/PART:` before it.
 
-        Args:
-            operator: Of which operator where the text does not say.
-            part: Of which part where the text does not say.
-
         Raises:
             InputError: It is none (code `bad-expression`).
             RefusedError: It would change a key (code `repair-key`).

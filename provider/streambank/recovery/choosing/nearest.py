@@ -54,22 +54,14 @@ _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository or replica that answered.
-
-    Attributes:
-        location: Where it is, as it was declared.
-    """
+    """A repository or replica that answered."""
 
     location: str
     repository: Repository
 
 
 def by_distance(locations: Sequence[str], target: str) -> list[str]:
-    """Locations, the nearest to a target first; see the module.
-
-    Args:
-        locations: The repository first, then the replicas as they are declared.
-    """
+    """Locations, the nearest to a target first; see the module."""
     return sorted(dict.fromkeys(locations), key=lambda one: _distance(one, target))
 
 
@@ -91,7 +83,6 @@ class Places:
     """The repository of a job and its replicas, as far as they answer, the nearest to a target first.
 
     Args:
-        locations: The repository first, then the replicas as they are declared.
         target: The location that the savepoint is restored into.
         open_place: Opens a repository or replica, such as `Job.open_place`.
 
@@ -132,7 +123,6 @@ class Places:
         """The savepoint that a reference means, whichever place knows it; of `latest-good` the newest.
 
         Args:
-            reference: Any of `repository/references.py`.
             job: `job` or `job/query`.
 
         Raises:
@@ -325,10 +315,7 @@ def choose_nearest(
     Each byte of the savepoint is read and compared in the place that it is restored from.
 
     Args:
-        locations: The repository first, then the replicas as they are declared.
-        reference: Any of `repository/references.py`.
         job: `job` or `job/query`.
-        record: Leave the results of verifications beside the manifests, where that is possible.
 
     Raises:
         InputError: It is no reference, or ambiguous.

@@ -90,7 +90,6 @@ def with_older(
     """The same error, with the newest older savepoint that verifies; the error itself where there is none.
 
     Args:
-        error: What is wrong with the savepoint that is meant.
         verifies: Whether every byte of one is there, by its id.
         as_of: The moment that the reference means; no savepoint that was taken later is an older one.
         beside: Where the reference is of all queries of a job, when the savepoints of each other one were

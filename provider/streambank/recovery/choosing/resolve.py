@@ -211,7 +211,6 @@ def name_older(
     """The same error, with the newest older savepoint of the query that verifies (`older.with_older`).
 
     Args:
-        error: What is wrong with the savepoint that is meant.
         meant: Its manifest; None where that one cannot be read.
     """
     summaries = repository.candidates(found.job)
@@ -305,11 +304,7 @@ def unrecorded(report: VerifyReport) -> tuple[str, ...]:
 
 
 def leaving_out(lines: QueryLines, others: list[tuple[Manifest, str]]) -> Callable[[Manifest], bool]:
-    """Whether a savepoint is not meant by a reference that names none, since it is of another line.
-
-    Args:
-        others: Gets those, and why.
-    """
+    """Whether a savepoint is not meant by a reference that names none, since it is of another line."""
 
     def leave_out(head: Manifest) -> bool:
         why = lines.why_another(head)

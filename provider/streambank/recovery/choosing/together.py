@@ -64,10 +64,7 @@ def choose_together(
 
     Args:
         reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
-        record: Leave the results of verifications beside the manifests.
         lines: Which savepoints are of the line of each query; what the job's records say when left out.
-        savepoints: The id of the savepoint of each query, instead of a reference.
-        whole: Read every byte of savepoints that are named, too.
 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).
@@ -165,9 +162,6 @@ def from_place(
     Args:
         place: The repository or a replica, or `nearest`; None for the job's repository.
         reference: `latest-good`, or whatever names a savepoint of each query.
-        target: The location of a checkpoint that is restored into.
-        record: Leave the results of verifications beside the manifests, where that is possible.
-        savepoints: The id of the savepoint of each query, instead of a reference.
 
     Returns:
         The repository, and for `nearest` the savepoint of each query.

@@ -33,7 +33,6 @@ class Named:
     """A file sink that the savepoint does not name.
 
     Attributes:
-        record: The sink as a savepoint would keep it.
         content: Its log up to the savepoint's batch, by the names that a manifest gives to its files.
         proven: Times show that the query of the savepoint has written it.
     """

@@ -57,8 +57,6 @@ class GuardedSink:
 
     Attributes:
         was: Where it was when the savepoint was taken.
-        store: Where it is now.
-        saved: The log that the savepoint keeps.
         new: The new output directory where the query goes on, or an emptied old one; None where it goes on
             in the output that it has.
         in_the_way: Files for which `new` is no new output.
@@ -100,7 +98,6 @@ class Sinks:
         guarded: Those that can be judged and taken back.
         unguarded: Those that can be neither judged nor rolled back.
         kafka: Kafka sinks, which can be judged and not be taken back.
-        tables: Tables that can be judged and rolled back.
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch, or no
             sink needs to know.
         stateful: The query has state, which it cannot load after a batch that was not computed.
@@ -483,7 +480,6 @@ def roll_back_sinks(
     """Take every guarded sink back that was chosen for that, one after the other.
 
     Args:
-        before_files: Called right before each file sink is changed.
         changing: Gives what is entered around the change of each table, by its name.
 
     Raises:

@@ -28,9 +28,6 @@ class UnguardedStanding:
     """A sink that cannot be judged or rolled back, and how far the query got that writes to it.
 
     Attributes:
-        kind: Spark's word for it.
-        path: Spark's whole description.
-        batch: The savepoint's batch.
         harm: What going back does to it; for a fork, whose query id is new, what the sink knows is no matter.
         reached: How far the query got; None where it is known to stand at the savepoint's batch.
         fork: Whether another query is to be made of the savepoint.
@@ -112,7 +109,6 @@ class NoSinkKnown(UnguardedStanding):
     """Whatever the query of a savepoint writes to that knows no sink.
 
     Attributes:
-        candidates: Output directories that may be its sink.
         ahead: Those of them whose log has later batches, each with the newest.
     """
 
