@@ -19,7 +19,7 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.rewrite.derive import Source
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.repair import StateRepair, repair_savepoint
 from streambank_spark.rewrite.validate_request import Assignment
 from streambank_spark.state.rule import Rule
@@ -96,7 +96,7 @@ class Spoilt:
         total = TOTAL.get(self.query.name, "value.sum")
         staging = Staging("local[2]", str(self.folder / "work"), print)
         return repair_savepoint(
-            Source(self.base, self.repository, "job", self.savepoint, staging),
+            SourceSavepoint(self.base, self.repository, "job", self.savepoint, staging),
             [Rule(f"{total} < {TOO_MUCH}")],
             [Assignment.parse(f"{total} = {total} % {TOO_MUCH}")],
             limit=1,

@@ -31,7 +31,7 @@ from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE,
 from streambank_spark.change.supported import BOOTSTRAP as MAKE
 from streambank_spark.change.transform import ANSI, one_part
 from streambank_spark.failures import first_line, in_words
-from streambank_spark.rewrite.derive import Derived, Source, derive
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.repair import family_of
 from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
@@ -94,7 +94,7 @@ class _Counts:
     samples: list[dict[str, Any]] = field(default_factory=list)
 
 
-def bootstrap_savepoint(source: Source, request: BootstrapRequest) -> Bootstrapped:
+def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> Bootstrapped:
     """Make a savepoint whose state has the rows of a table.
 
     Raises:

@@ -11,7 +11,7 @@ from streambank.repository.repository import Repository
 from streambank_spark.change.bootstrap import bootstrap_savepoint
 from streambank_spark.change.request import BootstrapRequest, TransformRequest
 from streambank_spark.change.transform import transform_savepoint
-from streambank_spark.rewrite.derive import Say, Source
+from streambank_spark.rewrite.derive import Say, SourceSavepoint
 from streambank_spark.state.staging import Staging
 
 
@@ -37,7 +37,7 @@ def carry_out(
     Raises:
         StreambankError: As `transform_savepoint` and `bootstrap_savepoint`.
     """
-    source = Source(spark, repository, job, savepoint, staging, by, say)
+    source = SourceSavepoint(spark, repository, job, savepoint, staging, by, say)
     if isinstance(request, TransformRequest):
         document = transform_savepoint(source, request).to_dict()
     else:

@@ -19,7 +19,7 @@ from streambank.core.errors import InputError, RefusedError
 from streambank_spark.change.columns import ValueFit, check_fits, fitted, never_null
 from streambank_spark.change.request import TRANSFORM, TransformRequest
 from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, WITH_TTL, require
-from streambank_spark.rewrite.derive import Derived, Source, derive
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Where, condition_of_rule, expired
 from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
 from streambank_spark.rewrite.rewrite_request import Planned
@@ -48,7 +48,7 @@ class Transformed:
         return self.derived.to_dict() | {"changes": list(self.changes)}
 
 
-def transform_savepoint(source: Source, request: TransformRequest) -> Transformed:
+def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> Transformed:
     """Make a savepoint in which rows have other values, or keys are gone.
 
     Raises:

@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceSavepoint:
     """The savepoint of which another one is made, and by whom.
 
     Attributes:
@@ -116,7 +116,7 @@ class Derived:
 
 
 def derive(
-    source: Source,
+    source: SourceSavepoint,
     operation: str,
     *,
     decide: Decide | None = None,

@@ -26,7 +26,7 @@ from streambank.core.json_text import loads
 from streambank.core.shape import HIDDEN, JsonName, JsonObject, encode
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
-from streambank_spark.rewrite.derive import Derived, Source, derive
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import ChangedRows, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
@@ -297,7 +297,7 @@ class StateRepair:
 
 
 def repair_savepoint(
-    source: Source,
+    source: SourceSavepoint,
     rules: Sequence[Rule],
     assignments: Sequence[Assignment],
     *,

@@ -20,7 +20,7 @@ from streambank.control.generations import Generation
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
-from streambank_spark.rewrite.derive import Derived, Say, Source, derive
+from streambank_spark.rewrite.derive import Derived, Say, SourceSavepoint, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Idle, KeySelection, SkippedOperator, Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.repair import repair_savepoint
@@ -73,7 +73,7 @@ def carry_out(
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 
         derived = derive(
-            Source(spark, repository, job, savepoint, staging, by, say),
+            SourceSavepoint(spark, repository, job, savepoint, staging, by, say),
             order.operation,
             decide=None if order.operation in ("rescale", "migrate") else decide,
             most_keys=planned.keys,
@@ -109,7 +109,7 @@ def validate(
     """
     rules, assignments = order.parsed()
     if assignments:
-        source = Source(spark, repository, job, savepoint, staging, by, say)
+        source = SourceSavepoint(spark, repository, job, savepoint, staging, by, say)
         options: dict[str, Any] = {"dry_run": order.dry_run, "note": order.note}
         repaired = repair_savepoint(source, rules, assignments, limit=order.samples, **options)
         return repaired.to_dict() | {"dry_run": order.dry_run}

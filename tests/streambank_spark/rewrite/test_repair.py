@@ -14,7 +14,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
-from streambank_spark.rewrite.derive import Source
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.repair import StateRepair, repair_savepoint, repair_state
 from streambank_spark.rewrite.validate_request import Assignment
 from streambank_spark.state.rule import Rule
@@ -58,7 +58,7 @@ class Bench:
     def repair(self, rule: str, *repairs: str, **more: Any) -> StateRepair:
         rules, assignments = [Rule.parse(rule)], [Assignment.parse(one) for one in repairs]
         given = {"limit": 2, **more}
-        source = Source(self.spark, self.repository, JOB, self.savepoint, self.staging)
+        source = SourceSavepoint(self.spark, self.repository, JOB, self.savepoint, self.staging)
         return repair_savepoint(source, rules, assignments, **given)
 
 
