@@ -21,7 +21,7 @@ from streambank.repository.manifest import encode
 from streambank.repository.repository import Repository
 from streambank.savepoint.sign import sign_savepoint
 from streambank.savepoint.verify import VerifyReport, verify
-from streambank_spark.rewrite.derive import derive
+from streambank_spark.rewrite.derive import SourceSavepoint, derive
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
@@ -276,7 +276,7 @@ def test_without_the_key_nothing_is_copied_and_no_state_is_read(
     nothing: Any = None  # whoever asks it anything ends with another error
     for act in (
         shop.take,
-        lambda: derive(nothing, shop.repository, JOB, taken, nothing, operation="compact"),
+        lambda: derive(SourceSavepoint(nothing, shop.repository, JOB, taken, nothing), "compact"),
     ):
         with pytest.raises(RefusedError) as refused:
             act()
