@@ -39,7 +39,7 @@ from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.sites.forks import QueryLines
 from streambank.sla.ages import ages_of_job
-from streambank.sla.judge.facts import newest_in_replicas, newest_savepoints
+from streambank.sla.judge.savepoints import newest_in_replicas, newest_savepoints
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs
 from streambank_airflow.hooks.repository import RepositoryVerbs
@@ -318,7 +318,7 @@ def test_it_is_neither_the_age_of_the_job_s_savepoints_nor_its_way_back(job: Job
     records = job.records()
     assert [one.subject for one in newest_savepoints(job.repository, job.name)] == [other, own]
     assert [one.subject for one in newest_savepoints(job.repository, job.name, records)] == [own]
-    brought, _ = newest_in_replicas([job.repository], job.name, records)
+    brought = newest_in_replicas([job.repository], job.name, records).newest
     assert [one.subject for one in brought.values() if one is not None] == [own]
     seen = look_at_job(job, "main", utc_now())
     assert seen is not None and [one.savepoint for one in seen.savepoints or ()] == [own]

@@ -301,7 +301,7 @@ def test_data_of_the_engine_says_its_warnings_in_airflows_words() -> None:
 
 
 def test_the_advice_of_a_verdict_is_for_both() -> None:
-    assert [one for one in PROMISES.values() if speaks_cli(one.measure.advice)] == []
+    assert [one for one in PROMISES.values() if speaks_cli(one.advice)] == []
     assert not speaks_cli(UnreadableHistory("main", "It is damaged.").advice)
 
 

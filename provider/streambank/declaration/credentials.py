@@ -73,9 +73,6 @@ def _holds_one(value: str) -> bool:
 def refuse_credentials(settings: Mapping[str, str], fields: Fields, table: str = "spark") -> None:
     """Refuse a table of settings that holds a credential: of a storage service, a database, TLS or Spark.
 
-    Args:
-        table: What theirs is called.
-
     Raises:
         InputError: It does (code `bad-declaration`); the message names the setting, not its value.
     """

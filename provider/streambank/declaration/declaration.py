@@ -52,41 +52,26 @@ class Job:
     """One declared job.
 
     Attributes:
-        application: Path of the PySpark application.
         spark_names: What the application calls a query, where that is another name, by name.
         checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
         queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
-        repository: URI of the savepoint repository.
         control: URI of the control location: this job's records are at `<control>/<name>`; None where none is
             declared, and they are beside the repository (control/place.py).
-        python: Interpreter that runs the application.
         named_python: The same where it is declared; None for the one that Streambank itself runs in.
         spark_home: The distribution of Spark that it runs on; None for the PySpark of that interpreter.
         named_spark_home: The same where it is declared, and not only the connection says so.
-        master: Spark's master.
-        launch: Where its driver runs, and how it is started there.
-        spark: Spark's settings.
         env: Names of environment variables that the driver gets besides the usual ones.
-        working_dir: The driver's working directory.
         time_zone: By whose calendar and clocks its schedules, blackout windows and retention are, such as
             `Europe/Berlin`; None for UTC, and for schedules Airflow's own default.
         savepoint: See `SavepointPolicy`; so for `restore`, `upgrade`, `stop`, `start` and `limits`.
-        health: When it counts as unhealthy, and what is done then.
-        retention: Which savepoints are kept; None where that is not declared.
-        replicate: To which other repositories savepoints are brought.
-        kafka: How Streambank itself reaches its Kafka.
         sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
         changes: What of its state is made or changed by forms.
         hot_keys: How the keys with the most traffic are sampled; None where they are not.
-        drill: When and how a restore of it is rehearsed.
-        standby: Its other site; None where it has only one.
         primary: The job at its primary, for one that is at its standby (`at_site`). Not declared.
-        copies: Copies of its state, by name.
         copy: Which of them this is, for the job as it runs on one (`as_copy`). Not declared.
         original: The job that it is a copy of. Not declared either.
         generations: Which directories are removed that work on it has left; None where that is not declared.
-        airflow: What Airflow is told of its DAGs.
         signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
         redirects: Where its queries write instead of where the application says, by name. Not declared: a
             copy of a job has it, such as that of a drill.
@@ -200,9 +185,6 @@ class Job:
 
     def at_site(self, site: str) -> Job:
         """The job as it is at one of its sites: the same name, with its own places and its own launch.
-
-        Args:
-            site: `primary` or `standby`.
 
         Raises:
             InputError: It has no standby (code `no-standby`), or no such site (`no-such-site`).
@@ -369,10 +351,7 @@ class Declarations:
     """A whole jobs file.
 
     Attributes:
-        repository: URI of the savepoint repository.
         control: URI of the control location of jobs that declare none of their own; None for the default.
-        jobs: The jobs by name, in the order of the file.
-        maintenance: What is done to the repository as a whole; None where that is not declared.
         broken: Jobs whose declaration has a mistake, by name: they are not among `jobs`.
     """
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from streambank.declaration.fields import Fields
+from streambank.declaration.policy import UNDECLARED, Location, Schedule, at_least, one_of
 
 DRILL_BATCHES = 3
 """How many batches of the live query a drill executes again where no number is given."""
@@ -35,34 +36,14 @@ class DrillPolicy:
         spread: Whether it begins at a minute of the job's own, beside drills of other jobs.
     """
 
-    schedule: str | None = None
-    savepoint: str = "latest-good"
+    schedule: Schedule | None = None
+    savepoint: Annotated[str, one_of("latest-good", "random", "each")] = "latest-good"
     limit: int | None = None
     time_limit_s: float | None = None
-    repository: str | None = None
-    batches: int = DRILL_BATCHES
-    scratch: str | None = None
+    repository: Location | None = None
+    batches: Annotated[int, at_least(0)] = DRILL_BATCHES
+    scratch: Location | None = None
     timeout_s: float = DRILL_TIMEOUT_S
-    compare: str = "values"
+    compare: Annotated[str, one_of("values", "counts")] = "values"
     sources: tuple[str, ...] = ()
-    spread: bool = True
-
-
-def read_drill(fields: Fields) -> DrillPolicy:
-    """Of `[jobs.NAME.drill]`."""
-    usual = DrillPolicy()
-    batches = fields.whole("batches", minimum=0)
-    policy = DrillPolicy(
-        schedule=fields.schedule("schedule"),
-        savepoint=fields.choice("savepoint", ("latest-good", "random", "each")) or usual.savepoint,
-        limit=fields.whole("limit", minimum=1),
-        time_limit_s=fields.duration_s("time_limit"),
-        repository=fields.location("repository"),
-        batches=usual.batches if batches is None else batches,
-        scratch=fields.location("scratch"),
-        compare=fields.choice("compare", ("values", "counts")) or usual.compare,
-        sources=fields.texts("sources") or (),
-        timeout_s=fields.duration_s("timeout") or usual.timeout_s,
-    )
-    fields.done()
-    return policy
+    spread: Annotated[bool, UNDECLARED] = True

@@ -32,11 +32,7 @@ _CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
 
 
 class Source:
-    """A declaration file, as far as messages and relative paths need it.
-
-    Args:
-        lines: Where its keys stand.
-    """
+    """A declaration file, as far as messages and relative paths need it."""
 
     def __init__(self, path: Path, lines: TomlLines) -> None:
         self.path = path

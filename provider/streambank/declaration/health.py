@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from streambank.declaration.fields import Fields
+from streambank.declaration.policy import UNDECLARED, at_least, read_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,6 @@ class HealthPolicy:
     Attributes:
         interval_s: How often a query is to commit a batch, or to find that there is nothing to do. A query
             whose trigger has its own longer interval is given that.
-        timeout_s: How long a batch may take.
         tolerated: How many such times may pass without either.
         first_batch_s: How long the first batch of a driver may take, which loads the state; None for twice
             the window.
@@ -28,7 +29,7 @@ class HealthPolicy:
 
     interval_s: float = 60.0
     timeout_s: float = 600.0
-    tolerated: int = 3
+    tolerated: Annotated[int, at_least(0)] = 3
     first_batch_s: float | None = None
     restart: bool = True
     backoff_s: float = 10.0
@@ -36,7 +37,7 @@ class HealthPolicy:
     max_failures: int = 3
     max_restarts: int = 20
     restarts_within_s: float = 3600.0
-    first_times: float = 1.0
+    first_times: Annotated[float, UNDECLARED] = 1.0
 
     def after(self, failures: int) -> HealthPolicy:
         """The same after so many drivers in a row without a new batch: the next one's first has more time.
@@ -50,7 +51,6 @@ class HealthPolicy:
 
         Args:
             trigger_s: The interval of the query's own trigger; None where it is not known or has none.
-            first: Whether its driver has not committed a batch of it yet.
         """
         window_s = max(self.interval_s, self.timeout_s, trigger_s or 0.0) * (self.tolerated + 2)
         if not first:
@@ -70,21 +70,7 @@ def read_health(fields: Fields) -> HealthPolicy:
     Raises:
         InputError: A field is not known or cannot be right (code `bad-declaration`).
     """
-    usual = HealthPolicy()
-    tolerated = fields.whole("tolerated", minimum=0)
-    restart = fields.boolean("restart")
-    policy = HealthPolicy(
-        interval_s=fields.duration_s("interval") or usual.interval_s,
-        timeout_s=fields.duration_s("timeout") or usual.timeout_s,
-        tolerated=usual.tolerated if tolerated is None else tolerated,
-        first_batch_s=fields.duration_s("first_batch"),
-        restart=usual.restart if restart is None else restart,
-        backoff_s=fields.duration_s("backoff") or usual.backoff_s,
-        max_backoff_s=fields.duration_s("max_backoff") or usual.max_backoff_s,
-        max_failures=fields.whole("max_failures", minimum=1) or usual.max_failures,
-        max_restarts=fields.whole("max_restarts", minimum=1) or usual.max_restarts,
-        restarts_within_s=fields.duration_s("restarts_within") or usual.restarts_within_s,
-    )
+    policy = read_policy(fields, HealthPolicy)
     if policy.backoff_s > policy.max_backoff_s:
         raise fields.mistake(
             "backoff",
@@ -98,5 +84,4 @@ def read_health(fields: Fields) -> HealthPolicy:
             f"{policy.window_s():g} s",
             "Leave it out, or give more.",
         )
-    fields.done()
     return policy

@@ -46,11 +46,7 @@ def read_kafka(fields: Fields) -> KafkaConnection:
 
 
 def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
-    """Who asks about the Kafka sources of a query.
-
-    Args:
-        facts: What its last driver told; empty for a query that is not managed.
-    """
+    """Who asks about the Kafka sources of a query."""
     from streambank.kafka.recording import KafkaReader, SourceRecorder
 
     told, streams = _told(facts).get("sources"), _told(facts).get("streams")
@@ -62,11 +58,7 @@ def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
 
 
 def kafka_sink(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) -> KafkaSinkCapture | None:
-    """The Kafka sink of a query; None where it has another one.
-
-    Args:
-        facts: What its last driver told.
-    """
+    """The Kafka sink of a query; None where it has another one."""
     from streambank.kafka.recording import KafkaSinkCapture
 
     told = _told(facts).get("sink")

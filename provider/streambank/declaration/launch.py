@@ -61,12 +61,9 @@ class LaunchPolicy:
             `cluster` with a registered launcher.
         master: Spark's master; None where only the connection, or a registered launcher, tells.
         rest: Web address of the standalone master's REST server, without a path; None for the usual one.
-        web: That of the standalone master's page.
         supervise: Whether the standalone master, or the registered launcher's place, brings back a driver
             that failed.
         resource_manager: Web address of YARN's resource manager; None for what Hadoop's configuration says.
-        image: Container image of driver and executors.
-        context: Context of the Kubernetes configuration.
         entry: Where `run_query.py` is in the image, such as `local:///opt/streambank/run_query.py`.
         settings: What a registered launcher is told, by name.
         connection: The Airflow connection that says what is not declared.
@@ -104,11 +101,7 @@ class LaunchPolicy:
         return self.on not in PLACES
 
     def comes_back(self, spark: Mapping[str, str]) -> bool:
-        """Whether the cluster starts the same driver again by itself where it failed.
-
-        Args:
-            spark: The job's settings of Spark.
-        """
+        """Whether the cluster starts the same driver again by itself where it failed."""
         attempts = spark.get(ATTEMPTS, "1")
         repeated = self.on == "yarn" and not (attempts.isdigit() and int(attempts) <= 1)
         return self.in_cluster and (self.supervise or repeated)
@@ -128,8 +121,6 @@ def read_launch_policy(
     """Of `[jobs.NAME.launch]`.
 
     Args:
-        master: The job's master, where one is declared.
-        spark: The job's settings of Spark.
         defaults: The table is that of all jobs: only what is wrong in itself is a mistake.
 
     Raises:
@@ -187,9 +178,7 @@ def settle(
     """A policy from its fields, each that is not given by its default, and checked as a whole.
 
     Args:
-        job: The job's name.
         values: By name, `master` among them.
-        spark: The job's settings of Spark.
         inherited: Fields that may belong to another place; they are then left out.
 
     Raises:
@@ -311,7 +300,6 @@ def check_cluster_name(job: str, policy: LaunchPolicy, fields: Fields) -> None:
     """Whether the declared cluster takes the name of a job that is derived, such as that of a copy.
 
     Args:
-        policy: Where its driver runs.
         fields: The table that makes the name.
 
     Raises:

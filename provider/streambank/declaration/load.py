@@ -14,29 +14,30 @@ from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_job_name
 from streambank.core.python310 import parse_toml
 from streambank.core.zones import UTC_NAME
-from streambank.declaration.airflow import read_airflow
+from streambank.declaration.airflow import AirflowPolicy
 from streambank.declaration.credentials import read_environment, refuse_credentials
 from streambank.declaration.declaration import BrokenJob, Declarations, Job
-from streambank.declaration.drill import read_drill
+from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
 from streambank.declaration.health import read_health
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, check_cluster_name, read_launch_policy
-from streambank.declaration.maintenance import read_generations, read_maintenance
+from streambank.declaration.maintenance import GenerationsPolicy, MaintenancePolicy
 from streambank.declaration.notify import read_notify, refuse_silent
 from streambank.declaration.places.copies import copy_name, read_copies
 from streambank.declaration.places.shared import refuse_shared
 from streambank.declaration.places.standby import PrimaryPlaces, read_standby
+from streambank.declaration.policy import read_policy
 from streambank.declaration.queries import read_queries
 from streambank.declaration.savepoints import (
+    StartPolicy,
+    StopPolicy,
+    UpgradePolicy,
     read_limits,
     read_replicate,
     read_restore,
     read_retention,
     read_savepoint,
-    read_start,
-    read_stop,
-    read_upgrade,
 )
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import read_sla, with_usual, without_copies
@@ -51,9 +52,6 @@ _APART = (
 
 def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
     """Read and check a jobs file; as `read_jobs`, for who needs all of its jobs.
-
-    Args:
-        variables: What `${NAME}` stands for; the environment by default.
 
     Raises:
         InputError: As `read_jobs`; or a job has a mistake.
@@ -108,7 +106,7 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
             told = {**defaults.data, **(table if isinstance(table, dict) else {})}.get("notify")
             job = _nameless(error, name, source, repository, control, told, known)
             broken[name] = BrokenJob(error, job)
-    maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
+    maintenance = read_policy(top.table("maintenance"), MaintenancePolicy) if "maintenance" in data else None
     top.done()
     refuse_shared(jobs, source)
     return Declarations(str(file), repository, control, jobs, maintenance, broken)
@@ -184,9 +182,9 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         time_zone=time_zone,
         savepoint=savepoint,
         restore=read_restore(fields.table("restore")),
-        upgrade=read_upgrade(fields.table("upgrade")),
-        stop=read_stop(fields.table("stop")),
-        start=read_start(fields.table("start")),
+        upgrade=read_policy(fields.table("upgrade"), UpgradePolicy),
+        stop=read_policy(fields.table("stop"), StopPolicy),
+        start=read_policy(fields.table("start"), StartPolicy),
         limits=read_limits(fields),
         health=read_health(fields.table("health")),
         retention=read_retention(fields.table("retention"), clock),
@@ -198,9 +196,11 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         compact=read_compact(fields.table("compact"), queries),
         changes=read_changes(fields, queries),
         hot_keys=read_hot_keys(fields),
-        drill=read_drill(fields.table("drill")),
-        generations=read_generations(fields.table("generations")) if "generations" in fields.data else None,
-        airflow=read_airflow(fields.table("airflow")),
+        drill=read_policy(fields.table("drill"), DrillPolicy),
+        generations=read_policy(fields.table("generations"), GenerationsPolicy)
+        if "generations" in fields.data
+        else None,
+        airflow=read_policy(fields.table("airflow"), AirflowPolicy),
         launch=launch,
         notify=read_notify(fields, kinds=True),
         signed=fields.boolean("signed") or False,

@@ -45,7 +45,6 @@ class Notify:
     """One notifier.
 
     Attributes:
-        path: Its class, with its module: `package.module.Class`.
         args: Arguments of its constructor, by name; texts may be templates.
         least: From which level on it is told: `warn` or `breach`.
         kinds: For an entry of the job's own `notify`: of what it is alerted, from `KINDS`.
@@ -127,7 +126,6 @@ def refuse_silent(fields: Fields, declared: tuple[Notify, ...], silent: Mapping[
     Of an entry that the job has from the defaults of all jobs, some kinds may never occur in this one.
 
     Args:
-        fields: The job's table.
         silent: Kinds that cannot occur in this job, each with the reason.
 
     Raises:

@@ -63,11 +63,7 @@ def _check(fields: Fields, name: str, spark_name: str, found: Mapping[str, str])
 
 
 def query_name(spark_name: str) -> str:
-    """What Streambank calls a query: its name in Spark, or what is left of that in letters without accents.
-
-    Args:
-        spark_name: As in `queryName(...)`.
-    """
+    """What Streambank calls a query: its name in Spark, or what is left of it in letters without accents."""
     letters = unicodedata.normalize("NFKD", spark_name).encode("ascii", "ignore").decode()
     name = _OTHERS.sub("-", letters).lstrip("._-")
     name = name if name == spark_name else name.rstrip("-")

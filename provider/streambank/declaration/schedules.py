@@ -35,9 +35,6 @@ def longest_gap_s(
     """The longest time between two runs of a schedule, in seconds.
 
     Args:
-        schedule: A cron expression of five fields, or one of Airflow's presets.
-        blackout: Windows of the day in which runs are skipped.
-        blackout_zone: By whose clocks those windows are.
         zone: By whose clocks the schedule is. Where an hour comes twice there, a pause of hours is longer.
 
     Returns:

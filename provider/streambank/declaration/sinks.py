@@ -25,10 +25,6 @@ _FOR_KIND = {
 def read_sinks(fields: Fields, queries: Mapping[str, str]) -> tuple[DeclaredSink, ...]:
     """Of `[[jobs.NAME.sinks]]`.
 
-    Args:
-        fields: The job's table.
-        queries: The job's queries.
-
     Raises:
         InputError: An entry is wrong, or there twice (code `bad-declaration`); no secret is repeated.
     """

@@ -20,7 +20,7 @@ from streambank.declaration.objectives import HOUR_S, PROMISES, STATISTICS, Prom
 from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.schedules import longest_gap_s
 
-TRENDS = tuple(name for name, promise in PROMISES.items() if promise.measure.kind == "trend")
+TRENDS = tuple(name for name, promise in PROMISES.items() if promise.kind == "trend")
 """Objectives that rest on a trend, which needs some history."""
 MIN_HISTORY_S = HOUR_S
 """How much, where it is not declared."""
@@ -55,10 +55,7 @@ class Declared:
     Attributes:
         off: It is not to be judged at all.
         warn: From where on it warns, in the objective's unit.
-        breach: From where on it is broken.
-        statistic: What of the window is held against the limits.
         severity: `warn`: it is never worse than a warning.
-        min_history_s: How much history a trend needs.
         mute: Nobody is told for a while.
     """
 
@@ -79,7 +76,6 @@ class SlaPolicy:
     Attributes:
         mute: Nobody is told of any of them for a while.
         schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
-        notify: Who is told of what breaks and of what has healed.
         usual: Breaches of this job where nothing is declared, by objective: they follow from what else it
             declares, such as its savepoint schedule.
         spread: Whether jobs judge at minutes of their own: where no schedule is declared.
@@ -123,11 +119,7 @@ def read_sla(fields: Fields, time_zone: str | None) -> SlaPolicy:
 def with_usual(
     policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str, str], time_zone: str = UTC_NAME
 ) -> SlaPolicy:
-    """A policy with the usual limits that follow from what else a job declares.
-
-    Args:
-        savepoint: When its savepoints are taken.
-    """
+    """A policy with the usual limits that follow from what else a job declares."""
     usual: dict[str, float] = {}
     gap_s = None
     if savepoint.schedule is not None:
@@ -142,9 +134,6 @@ def with_usual(
 
 def without_copies(policy: SlaPolicy, fields: Fields) -> SlaPolicy:
     """The policy of a job that declares no copies: what the defaults say of the age of copies is not for it.
-
-    Args:
-        fields: The table `sla` of the job.
 
     Raises:
         InputError: The job itself promises an age of its copies (code `bad-declaration`).

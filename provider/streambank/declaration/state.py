@@ -5,23 +5,54 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
-from streambank.core.choices import (
-    EXISTING_ROWS,
-    EXPRESSIONS,
-    TABLE_FORMATS,
-    ExistingRows,
-    Expressions,
-    TableFormat,
-)
+from streambank.core.choices import ExistingRows, Expressions, TableFormat
 from streambank.core.shape import JsonObject
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
+from streambank.declaration.policy import (
+    File,
+    Interpreter,
+    Location,
+    Locations,
+    Schedule,
+    at_least,
+    read_policy,
+)
 
 MIN_SAMPLE = 0.0001
 MOST_KEYS = 50
 _COLUMN = re.compile(r"[^\W\d][\w \-]*(\.[^\W\d][\w \-]*)*")
+
+
+Operator = Annotated[int, at_least(0)]
+
+
+def _share_of_rows(fields: Fields, name: str) -> float | None:
+    share = fields.number(name, minimum=MIN_SAMPLE)
+    if share is not None and share > 1:
+        raise fields.mistake(name, f"it is a share, and {share:g} is more than 1", "Write 0.1.")
+    return share
+
+
+def _up_to_most_keys(fields: Fields, name: str) -> int | None:
+    count = fields.whole(name, minimum=1)
+    if count is not None and count > MOST_KEYS:
+        raise fields.mistake(name, f"it must be at most {MOST_KEYS}, not {count}")
+    return count
+
+
+def _columns(fields: Fields, name: str) -> tuple[str, ...] | None:
+    columns = fields.texts(name)
+    for column in columns or ():
+        if not _COLUMN.fullmatch(column):
+            raise fields.mistake(
+                name,
+                f"{column!r} is not the name of a column",
+                "Name columns, or fields of structs such as payload.user: an expression could fail.",
+            )
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +60,6 @@ class StatePolicy:
     """`[jobs.NAME.state]`: the Spark that works on the job's state; the job's own where nothing is said.
 
     Attributes:
-        master: Spark's master; None for the job's.
         spark: Spark's settings, added to the job's or in their place.
         spark_home: The distribution of Spark that does it; None for the installed one.
         python: An interpreter whose PySpark does it; None for this one's.
@@ -39,9 +69,9 @@ class StatePolicy:
 
     master: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
-    spark_home: str | None = None
-    python: str | None = None
-    work: str | None = None
+    spark_home: File | None = None
+    python: Interpreter | None = None
+    work: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +91,11 @@ class CompactPolicy:
             that somebody types there.
     """
 
-    schedule: str | None = None
+    schedule: Schedule | None = None
     query: str | None = None
     where: str | None = None
     idle_for: str | None = None
-    operator: int | None = None
+    operator: Operator | None = None
     part: str | None = None
     max_rows: int | None = None
     approve: bool = False
@@ -91,9 +121,9 @@ class TransformPolicy:
     sets: tuple[str, ...] = ()
     where: str | None = None
     delete_where: str | None = None
-    operator: int | None = None
+    operator: Operator | None = None
     part: str | None = None
-    samples: int = 0
+    samples: Annotated[int, at_least(0)] = 0
     rehearse: bool = False
     expressions: Expressions = "declared"
 
@@ -117,28 +147,23 @@ class BootstrapPolicy:
             may use other SQL than is declared.
     """
 
-    tables: tuple[str, ...]
+    tables: Locations
     query: str | None = None
     format: TableFormat | None = None
     sql: str | None = None
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     existing: ExistingRows | None = None
-    operator: int | None = None
+    operator: Operator | None = None
     part: str | None = None
-    samples: int = 0
+    samples: Annotated[int, at_least(0)] = 0
     rehearse: bool = False
     expressions: Expressions = "declared"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePolicies:
-    """What of a job's state is made or changed by a form.
-
-    Attributes:
-        transform: `[jobs.NAME.transform]`; None where it is not declared.
-        bootstrap: `[jobs.NAME.bootstrap]`; None where it is not declared.
-    """
+    """What of a job's state is made or changed by a form."""
 
     transform: TransformPolicy | None = None
     bootstrap: BootstrapPolicy | None = None
@@ -156,94 +181,44 @@ class HotKeysPolicy(JsonObject):
         hashes: Whether the hashes of these keys are recorded, by which the keys can be found.
     """
 
-    sample: float = 0.1
-    keys: tuple[str, ...] = ()
+    sample: Annotated[float, _share_of_rows] = 0.1
+    keys: Annotated[tuple[str, ...], _columns] = ()
     window_s: float = 600.0
-    max_keys: int = 5
+    max_keys: Annotated[int, _up_to_most_keys] = 5
     hashes: bool = False
 
 
 def read_hot_keys(fields: Fields) -> HotKeysPolicy | None:
     """Of `[jobs.NAME.hot_keys]`; None where it is not declared, or `false`."""
-    if "hot_keys" not in fields.data or (table := fields.table_or_false("hot_keys")) is None:
-        return None
-    usual = HotKeysPolicy()
-    sample, keys = table.number("sample", minimum=MIN_SAMPLE), table.texts("keys") or ()
-    max_keys = table.whole("max_keys", minimum=1)
-    policy = HotKeysPolicy(
-        sample=usual.sample if sample is None else sample,
-        keys=keys,
-        window_s=table.duration_s("window") or usual.window_s,
-        max_keys=usual.max_keys if max_keys is None else max_keys,
-        hashes=table.boolean("hashes") or False,
-    )
-    if policy.sample > 1:
-        raise table.mistake("sample", f"it is a share, and {policy.sample:g} is more than 1", "Write 0.1.")
-    if policy.max_keys > MOST_KEYS:
-        raise table.mistake("max_keys", f"it must be at most {MOST_KEYS}, not {policy.max_keys}")
-    for key in keys:
-        if not _COLUMN.fullmatch(key):
-            raise table.mistake(
-                "keys",
-                f"{key!r} is not the name of a column",
-                "Name columns, or fields of structs such as payload.user: an expression could fail.",
-            )
-    table.done()
-    return policy
+    table = fields.table_or_false("hot_keys") if "hot_keys" in fields.data else None
+    return None if table is None else read_policy(table, HotKeysPolicy)
 
 
 def read_state(fields: Fields) -> StatePolicy:
     """Of `[jobs.NAME.state]`."""
-    spark = fields.settings("spark")
-    if "spark.master" in spark:
+    policy = read_policy(fields, StatePolicy)
+    if "spark.master" in policy.spark:
         raise fields.mistake("spark", "the master is a separate field", "Use master.")
-    refuse_credentials(spark, fields)
-    policy = StatePolicy(
-        master=fields.text("master"),
-        spark=spark,
-        spark_home=fields.file("spark_home"),
-        python=fields.interpreter("python"),
-        work=fields.location("work"),
-    )
-    fields.done()
+    refuse_credentials(policy.spark, fields)
     return policy
 
 
 def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
-    """Of `[jobs.NAME.compact]`.
-
-    Args:
-        queries: The job's queries.
-    """
-    if fields.duration_s("idle_for") is not None and fields.text("where") is not None:
+    """Of `[jobs.NAME.compact]`."""
+    fields.duration_s("idle_for")  # is kept as it is written, if it is one
+    policy = read_policy(fields, CompactPolicy)
+    if policy.idle_for is not None and policy.where is not None:
         raise fields.mistake("idle_for", "it cannot be combined with where", "Leave one of them out.")
-    policy = CompactPolicy(
-        schedule=fields.schedule("schedule"),
-        query=fields.text("query"),
-        where=fields.text("where"),
-        idle_for=fields.text("idle_for"),
-        operator=fields.whole("operator", minimum=0),
-        part=fields.text("part"),
-        max_rows=fields.whole("max_rows", minimum=1),
-        approve=fields.boolean("approve") or False,
-        expressions=fields.choice("expressions", EXPRESSIONS) or CompactPolicy().expressions,
-    )
     if policy.schedule is not None and policy.where is None and policy.idle_for is None:
         raise fields.mistake("schedule", "nothing says what expires", 'Add where, or idle_for = "30d".')
     _check_query(fields, policy.query, queries)
     if policy.schedule is not None and policy.query is None and len(queries) > 1:
         raise fields.mistake("schedule", "the job has several queries", "Add query.")
-    fields.done()
     return policy
 
 
 def read_changes(fields: Fields, queries: Mapping[str, str]) -> ChangePolicies:
-    """Of `[jobs.NAME.transform]` and `[jobs.NAME.bootstrap]`.
-
-    Args:
-        fields: The job's table.
-        queries: The job's queries.
-    """
+    """Of `[jobs.NAME.transform]` and `[jobs.NAME.bootstrap]`."""
     return ChangePolicies(
         _read_transform(fields.table("transform"), queries) if "transform" in fields.data else None,
         _read_bootstrap(fields.table("bootstrap"), queries) if "bootstrap" in fields.data else None,
@@ -251,12 +226,8 @@ def read_changes(fields: Fields, queries: Mapping[str, str]) -> ChangePolicies:
 
 
 def _read_transform(fields: Fields, queries: Mapping[str, str]) -> TransformPolicy:
-    policy = TransformPolicy(
-        sets=fields.texts("sets") or (),
-        where=fields.text("where"),
-        delete_where=fields.text("delete_where"),
-        **_shared(fields, queries),
-    )
+    policy = read_policy(fields, TransformPolicy)
+    _check_query(fields, policy.query, queries)
     if policy.where is not None and not policy.sets:
         raise fields.mistake(
             "where", "it names the rows that get new values, and nothing is set", "Add sets."
@@ -267,37 +238,15 @@ def _read_transform(fields: Fields, queries: Mapping[str, str]) -> TransformPoli
             "nothing says what is changed",
             'Add sets = ["value.total = value.total * 100"], delete_where, or expressions = "any".',
         )
-    fields.done()
     return policy
 
 
 def _read_bootstrap(fields: Fields, queries: Mapping[str, str]) -> BootstrapPolicy:
-    policy = BootstrapPolicy(
-        tables=fields.required("tables", fields.locations("tables")),
-        format=fields.choice("format", TABLE_FORMATS),
-        sql=fields.text("sql"),
-        keys=fields.texts("keys") or (),
-        values=fields.texts("values") or (),
-        existing=fields.choice("existing", EXISTING_ROWS),
-        **_shared(fields, queries),
-    )
+    policy = read_policy(fields, BootstrapPolicy)
+    _check_query(fields, policy.query, queries)
     if not policy.tables:
         raise fields.mistake("tables", "it names no table", "Name at least one location.")
-    fields.done()
     return policy
-
-
-def _shared(fields: Fields, queries: Mapping[str, str]) -> dict[str, Any]:
-    """What both tables have."""
-    _check_query(fields, query := fields.text("query"), queries)
-    return {
-        "query": query,
-        "operator": fields.whole("operator", minimum=0),
-        "part": fields.text("part"),
-        "samples": fields.whole("samples", minimum=0) or 0,
-        "rehearse": fields.boolean("rehearse") or False,
-        "expressions": fields.choice("expressions", EXPRESSIONS) or CompactPolicy().expressions,
-    }
 
 
 def _check_query(fields: Fields, query: str | None, queries: Mapping[str, str]) -> None:

@@ -110,12 +110,7 @@ _DATED = 20
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This machine, as far as findings rest on it; tests give another one.
-
-    Attributes:
-        memory_bytes: Its memory; None where it is not known.
-        environment: This process's environment.
-    """
+    """This machine, as far as findings rest on it; tests give another one."""
 
     mount_of: MountOf = mount_of
     memory_bytes: int | None = field(default_factory=machine_bytes)
@@ -129,9 +124,6 @@ class Diagnosis(JsonObject):
 
     Attributes:
         job: The job's name; None for a checkpoint.
-        query: The query's name, `main` for the only one.
-        checkpoint: URI of its checkpoint.
-        findings: What was found, and what was not looked at.
     """
 
     job: str | None
@@ -153,7 +145,6 @@ def diagnose_checkpoint(
 
     Args:
         sinks: Output directories of its file sinks, by the names to report them by.
-        repository: Where its savepoints are.
         name: How they are called there; the directory's name when left out.
         spark: Also say what a Spark of this version would not go on with.
 

@@ -27,11 +27,7 @@ _CONTAINERS = ("yarn", "k8s")
 
 @dataclass(frozen=True, slots=True)
 class SparkConf:
-    """A job's settings.
-
-    Attributes:
-        master: Spark's master URL.
-    """
+    """A job's settings."""
 
     master: str
     declared: Mapping[str, str]

@@ -46,13 +46,8 @@ class Query:
 
     Attributes:
         name: `job`, `job/query`, or how the savepoints of a checkpoint are called.
-        inspection: What the checkpoint's files say.
-        job: Its declaration; None where it has none.
         query: The query's name among the job's records; `main` for the only one.
-        control: Its job's records.
-        repository: URI of the repository; None where nobody names one.
         savepoints: The newest good savepoints, newest first; None where nobody names a repository.
-        oldest: The oldest savepoint.
         records: The newest records of progress as Spark wrote them, oldest first.
         points: The history of two weeks, oldest first.
         facts: What the last driver learnt of it.
@@ -116,7 +111,6 @@ def look_at_checkpoint(
     """A query of which nobody keeps records.
 
     Args:
-        repository: Where its savepoints are.
         name: How they are called there; the directory's name when left out.
 
     Raises:
@@ -144,10 +138,6 @@ def saved_checkpoint(repository: str, asked: QueryRef) -> str:
 
     Its records beside the savepoints tell, where it is a managed job; else the savepoint that was taken last.
 
-    Args:
-        repository: Where its savepoints are.
-        asked: The job, or one of its queries.
-
     Raises:
         NotFoundError: There is no repository, or no savepoint of it (`no-repository`, `no-such-savepoint`).
     """
@@ -162,11 +152,7 @@ def saved_checkpoint(repository: str, asked: QueryRef) -> str:
 
 
 def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
-    """A query of a declared job; None where its checkpoint has nothing yet.
-
-    Args:
-        query: The query's name, `main` for the only one.
-    """
+    """A query of a declared job; None where its checkpoint has nothing yet."""
     control = job.records()
     generation = control.generation(query)
     store = open_store(generation.location if generation else job.queries[query])
@@ -245,8 +231,6 @@ class SkippedCheck:
 
     Attributes:
         what: What, so that it fits into a list: `the heap that the state takes`.
-        why: Why not, in a sentence.
-        hint: What would let it be seen.
     """
 
     what: str

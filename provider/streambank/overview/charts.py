@@ -32,11 +32,7 @@ _STEPS_S = (60.0, 300.0, 900.0, 3600.0)
 
 
 def verdicts_part(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The content of the part `verdicts`: worst first.
-
-    Args:
-        judged: The job's queries.
-    """
+    """The content of the part `verdicts`: worst first."""
     verdicts = worst_first([verdict for one in judged for verdict in one.verdicts])
     return {
         "level": worst(one for one in verdicts if one.mute is None),
@@ -60,11 +56,7 @@ def counted(verdicts: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def charts_part(judged: Sequence[Judged]) -> dict[str, Any]:
-    """The content of the part `charts`.
-
-    Args:
-        judged: The job's queries.
-    """
+    """The content of the part `charts`."""
     charts = [chart for one in judged for chart in one.charts]
     if len(charts) > CHARTS:
         kept = sorted(charts, key=lambda one: one.warn is None and one.breach is None)[:CHARTS]
@@ -165,11 +157,7 @@ def _partitions(judged: Sequence[Judged]) -> dict[str, list[dict[str, Any]]]:
 
 
 def sparkline(judged: Sequence[Judged]) -> dict[str, Any] | None:
-    """How large the state of all queries was over time, in equal steps, oldest first; None for no state.
-
-    Args:
-        judged: The job's queries.
-    """
+    """How large the state of all queries was over time, in equal steps, oldest first; None for no state."""
     every = [size for one in judged for size in one.sizes]
     if not every:
         return None

@@ -44,7 +44,6 @@ def write_page(
     Args:
         location: The file: a path or a URI.
         name: What it is of: a job or a checkpoint.
-        at: When that was seen, as JSON has it.
         line: The line of a snapshot; None where only verdicts and charts are shown.
         parts: The parts of a snapshot; the page says of others that they were left out.
     """

@@ -21,13 +21,7 @@ from streambank.sla.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large the state was after a batch, or at the end of an hour.
-
-    Attributes:
-        at: When.
-        rows: Its rows; None where they are not known.
-        bytes: Its bytes.
-    """
+    """How large the state was after a batch, or at the end of an hour."""
 
     at: datetime
     rows: float | None
@@ -39,11 +33,7 @@ class Judged:
     """One query.
 
     Attributes:
-        query: Its name, `main` for the only one.
-        verdicts: What its job promises, judged.
-        sizes: How large its state was, by time.
         skew: How evenly its state is spread; None where that was not examined.
-        unreadable: What could not be read, in sentences.
     """
 
     query: str
@@ -77,7 +67,6 @@ def drawn(
 
     Args:
         material: What it was judged by; its history is read once more.
-        policy: What its job promises; None for the usual limits.
     """
     charts: list[Chart] = []
     seen = _Sizes(material.history)

@@ -55,11 +55,7 @@ _OF_VERDICT = ("objective", "query", "subject", "level", "why", "value", "limit"
 
 
 def of_status(look: Look, earlier: Mapping[str, Any]) -> dict[str, Any]:
-    """What the line says of a job as it is now, by its status and the newest record of each query.
-
-    Args:
-        earlier: The line before; empty without one.
-    """
+    """What the line says of a job as it is now, by its status and the newest record of each query."""
     try:
         return _known(look, look.status(), look.records(), earlier)
     except Exception as error:
@@ -380,13 +376,7 @@ def _bare(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _shorter(name: str, value: Any, most: int) -> Any:
-    """The same with shorter texts.
-
-    Args:
-        name: What it is called.
-        value: Plain JSON.
-        most: How many characters are left of a text.
-    """
+    """The same with shorter texts."""
     if isinstance(value, str):
         kept = name in _IDENTIFYING or name.endswith(("at", "since", "until", "watermark"))
         return shortened(value, max(most, _IDENTIFYING_CHARACTERS) if kept else most)

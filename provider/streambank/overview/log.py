@@ -27,11 +27,7 @@ _NOT_HERE = "The log is empty, or was written on another machine."
 
 
 def log_part(job: Job, control: JobControl, status: JobStatus, plain: Plain) -> dict[str, Any]:
-    """The content of the part.
-
-    Args:
-        plain: Makes lines plain.
-    """
+    """The content of the part."""
     driver = status.driver
     found: dict[str, Any] = {
         "driver": status.launch_id,
@@ -73,12 +69,7 @@ def _failed_before(control: JobControl, launch_id: str) -> Handle | None:
 
 
 def bounded(lines: Sequence[str], most: int = LINES, most_bytes: int = BYTES) -> list[str]:
-    """Lines without those in the middle that are too many; in their place stands how many they were.
-
-    Args:
-        most: How many may stay.
-        most_bytes: How many bytes of UTF-8.
-    """
+    """Lines without those in the middle that are too many; in their place stands how many they were."""
     while True:
         short = list(lines)
         if len(lines) > most:

@@ -54,10 +54,8 @@ class Look:
     """One job at one moment.
 
     Attributes:
-        plain: Makes what is seen plain.
         repository: Its repository; None where it has taken no savepoint yet.
         saved: The newest savepoints of all its queries, newest first, and how many there are.
-        judged: Each query with its verdicts and its history.
         drills: The reports of its newest drills, newest first.
         failed: Why fields of the line are missing, by the part that they rest on.
     """

@@ -72,21 +72,12 @@ class Plain:
         return plain
 
     def text(self, text: str, most: int = TEXT_CHARACTERS) -> str:
-        """A text in one line: no secret, no user and query in an address, no character that steers anything.
-
-        Args:
-            most: How many characters are left.
-        """
+        """A text in one line: no secret, no user and query of an address, no character that steers."""
         make = _plain_again if len(text) <= _REMEMBERED_CHARACTERS else _plain
         return shortened(make(text[:_READ_CHARACTERS], self._secrets), most)
 
     def json(self, value: Any, most: int = TEXT_CHARACTERS, depth: int = _DEPTH) -> Any:
-        """A value as JSON that any reader understands: texts as `text`, times in UTC, no infinite numbers.
-
-        Args:
-            most: How many characters are left of a text.
-            depth: How many levels of it are kept.
-        """
+        """A value as JSON that any reader understands: texts as `text`, times in UTC, no infinite numbers."""
         if value is None or isinstance(value, bool | int):
             return value
         if isinstance(value, float):
@@ -164,11 +155,7 @@ def size_of(value: Any) -> int:
 
 
 def digest_of(part: Mapping[str, Any]) -> str:
-    """By what a part is recognised that has not changed: 16 hex digits over its content without `at`.
-
-    Args:
-        part: Plain JSON.
-    """
+    """By what a part is recognised that has not changed: 16 hex digits over its content without `at`."""
     content = {name: value for name, value in part.items() if name != "at"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

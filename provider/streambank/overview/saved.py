@@ -46,7 +46,6 @@ class SavedOne:
     """One savepoint.
 
     Attributes:
-        query: The query, `main` for the only one.
         head: Its manifest without the files; None if it cannot be read.
         verifications: Its newest verifications, newest first.
         is_held: Whether an operation reads it just now.
@@ -126,12 +125,7 @@ def newest_saved(job: Job, repository: Repository, now: datetime) -> Saved:
 
 
 def savepoint_files(store: Store, name: str) -> dict[str, FileInfo]:
-    """The manifests of one query, by the ids of their savepoints.
-
-    Args:
-        store: The repository's root.
-        name: `job` or `job/query`.
-    """
+    """The manifests of one query, by the ids of their savepoints."""
     folder = f"savepoints/{name}/"
     files = {info.path.removeprefix(folder): info for info in store.list(folder.rstrip("/"))}
     return {
@@ -220,7 +214,6 @@ def newest_of_replica(store: Store, names: Mapping[str, str]) -> tuple[SavedOne 
     """The newest savepoint of some queries in a replica, and which ones there are.
 
     Args:
-        store: The replica's root.
         names: How the repository calls each query, by the query's name.
     """
     repository = Repository.open(store)

@@ -32,8 +32,6 @@ def savepoints_part(
     """The content of the part.
 
     Args:
-        saved: The job's savepoints.
-        retention: Which are kept; None if that is not declared.
         drilled: The newest drill of each, by query and id (`control.drills.last_drills`).
         repository: The location of the job's repository: a drill from another place names it.
     """
@@ -117,11 +115,7 @@ def too_old_at(one: SavedOne, retention: Policy) -> datetime | None:
 
 
 def in_words(head: Manifest) -> dict[str, Any]:
-    """A manifest for people: what it holds, and what a restore of it does to each sink.
-
-    Args:
-        head: It, without its files.
-    """
+    """A manifest for people: what it holds, and what a restore of it does to each sink."""
     return {
         "query_id": head.query_id,
         "checkpoint": head.checkpoint,

@@ -95,7 +95,6 @@ def snapshot(
     of the history, which are a cache.
 
     Args:
-        now: The moment; the time by this machine's clock when left out.
         before: An earlier snapshot: its line has what rests on parts that are not made now.
         parts: Which parts to make: of `PARTS`; `DEFAULT_PARTS` when left out. The line is always made, and
             may be named.

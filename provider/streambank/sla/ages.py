@@ -6,7 +6,7 @@ declares them. A metric is of use without a promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,12 @@ from typing import TypeVar
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
-from streambank.sla.judge.facts import drills_seen, newest_in_replicas, newest_savepoints
+from streambank.sla.judge.savepoints import (
+    drills_seen,
+    newest_in_replicas,
+    newest_savepoints,
+    replicas_of,
+)
 
 T = TypeVar("T")
 
@@ -43,7 +48,6 @@ def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = No
 
     Args:
         query: Only this query's savepoints, by its name, `main` for the only one; None for all.
-        now: The moment; the time by this machine's clock when left out.
 
     Raises:
         InputError: It has no such query (code `no-such-query`).
@@ -61,7 +65,7 @@ def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = No
         found = _or_none(partial(newest_savepoints, job.repository, savepoint, records))
         if found:
             savepoint_s[name] = age_s(found[0].at)
-        brought, _ = newest_in_replicas(replicas, savepoint, records)
+        brought = newest_in_replicas(replicas, savepoint, records).newest
         known = [one.at for one in brought.values() if one is not None]
         if known and len(known) == len(replicas):
             replica_s[name] = age_s(min(known))
@@ -70,11 +74,6 @@ def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = No
         return Ages(savepoint_s, replica_s)
     drill_s = None if drills.passed_at is None else age_s(drills.passed_at)
     return Ages(savepoint_s, replica_s, drill_s, not drills.failed)
-
-
-def replicas_of(job: Job) -> Sequence[str]:
-    """The replicas whose age counts: of a job at its primary with a standby, that of the standby alone."""
-    return (job.standby.repository,) if job.standby and not job.primary else job.replicate.to
 
 
 def _or_none(look: Callable[[], T]) -> T | None:

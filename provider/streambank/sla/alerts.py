@@ -35,8 +35,6 @@ class Open:
 
     Attributes:
         level: The worst level that was told: `warn` or `breach`.
-        since: When it began.
-        told_at: When it was told.
     """
 
     level: Level
@@ -73,7 +71,6 @@ class LevelChange(JsonObject):
 
     Attributes:
         kind: `broke`: it is told for the first time; `worse`: a warning has become a breach; `healed`.
-        since: When it began.
         was: The level that was told before; None where none was.
     """
 
@@ -146,7 +143,6 @@ def without(after: OpenAlerts, before: OpenAlerts, untold: Iterable[LevelChange]
     """What has been told where not all of the news could be: the rest stays news.
 
     Args:
-        after: What would have been told.
         untold: The news that nobody got.
     """
     found = dict(after.open)
@@ -206,7 +202,6 @@ def keep(control: JobControl, teller: str, told: OpenAlerts, before: OpenAlerts)
     """Keep what has been told, after the telling has worked. Nothing is written where nothing changed.
 
     Args:
-        told: What has been told by now.
         before: What `read` gave.
 
     Raises:

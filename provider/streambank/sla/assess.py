@@ -20,19 +20,19 @@ from streambank.core.shape import HIDDEN, encode
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
-from streambank.driver.launchers.disks import disks_of_job
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, beside_a_driver, job_life
 from streambank.kafka.settings import Brokers
-from streambank.sla.ages import replicas_of
 from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.unmanaged import directory_sizes, measure_checkpoint
-from streambank.sla.judge.events import Facts
-from streambank.sla.judge.facts import Looking, facts_of_query, newest_savepoints, skews_of
+from streambank.sla.judge.facts import Facts, look_up
 from streambank.sla.judge.judge import UnreadableHistory, judge
+from streambank.sla.judge.reported import Looking, Subject
+from streambank.sla.judge.savepoints import NewestSavepoints, newest_savepoints
+from streambank.sla.judge.spread import Spread, skews_of
 from streambank.sla.objectives import Objective, objectives
 from streambank.sla.skew.report import SkewReport
 from streambank.sla.verdict import Level, Verdict, worst
@@ -47,7 +47,6 @@ class Assessment:
 
     Attributes:
         job: The job's name, or what the checkpoint was called.
-        at: When it was judged.
         verdicts: Of each query first that on its history, then one for each objective.
         life: Whether the job runs and is watched; None for a checkpoint, and where that could not be seen.
     """
@@ -72,11 +71,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a query is judged by.
-
-    Attributes:
-        history: Its batches, or why they cannot be read.
-    """
+    """What a query is judged by."""
 
     history: History | UnreadableHistory
     facts: Facts
@@ -93,7 +88,6 @@ def assess_job(
         query: Only this query, by its name, `main` for the only one; None for all.
         now: The moment; the time by this machine's clock when left out. Only then, or close to it, are hours
             of the history kept for the next time.
-        skew: Whether to look at the checkpoint's files for skew.
 
     Raises:
         InputError: It has no such query (code `no-such-query`).
@@ -137,9 +131,6 @@ def assess_checkpoint(
         repository: Where its savepoints are, for their age.
         name: What it is called, there and in verdicts: `job`, or `job/query`; the directory's name when left
             out.
-        policy: What it promises; the usual limits when left out.
-        now: The moment; the time by this machine's clock when left out.
-        skew: Whether to look at its files for skew.
 
     Raises:
         InputError: `name` is no name (code `bad-name`), or the location is none (`bad-location`).
@@ -178,13 +169,10 @@ def job_material(
     """What a query of a job is judged by; points are read while they are gone through.
 
     Args:
-        query: The query's name, `main` for the only one.
         history: Other progress records than its own: a folder of them, or one file.
-        skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs, where the caller has looked: of all its queries it is the same.
         brokers: Who is asked of its Kafka, where the caller judges several queries: all of them together
             wait for a cluster no longer than one does.
-        with_skew: Gets the whole report on skew.
     """
     wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
@@ -217,29 +205,19 @@ def job_material(
     if isinstance(found, History):
         whole = found
         found = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
-    facts = facts_of_query(
-        control,
+    subject = Subject(
+        job,
         query,
-        wanted=wanted,
-        location=location,
-        repository=job.repository,
-        savepoint_name=job.savepoint_name(query),
-        now=now,
+        control,
+        location,
+        now,
         skew=skew,
         life=life if isinstance(life, Life) else None,
-        health=job.health,
-        queries=tuple(job.queries),
         brokers=brokers or Brokers(job.kafka),
-        application=job.application,
-        replicas=replicas_of(job),
-        copies={name: job.as_copy(name) for name in job.copies},
         with_skew=with_skew,
+        looking=looking,
     )
-    disks = None
-    if any(objective.name == "free_space" for objective in wanted):
-        disks = looking.at("Its disks", lambda: disks_of_job(job, control))
-    facts = replace(facts, disks=disks, unreadable=(*looking.unreadable, *facts.unreadable))
-    return Material(found, facts)
+    return Material(found, look_up(subject, wanted))
 
 
 def _unreadable(query: str, lost: RefusedError) -> UnreadableHistory:
@@ -272,15 +250,16 @@ def checkpoint_material(
     except StreambankError as error:
         found = UnreadableHistory(query, error.message)
     looking, by_name = Looking(), {objective.name: objective for objective in wanted}
-    savepoints = skews = None
+    known: dict[str, Any] = {}
     if repository is not None and "savepoint_age" in by_name:
         called = name if name is not None else _last_part(location)
         savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, called))
+        known["savepoint_age"] = None if savepoints is None else NewestSavepoints(savepoints)
     if skew and "partition_skew" in by_name and not isinstance(found, UnreadableHistory):
         objective = by_name["partition_skew"]
         skews = looking.at("Its state", lambda: skews_of(uri, objective, now, begun=history is not None))
-    facts = Facts(savepoints=savepoints, skews=skews, unreadable=tuple(looking.unreadable))
-    return Material(found, facts)
+        known["partition_skew"] = Spread(skews)
+    return Material(found, Facts(known, unreadable=tuple(looking.unreadable)))
 
 
 def _job_history(
@@ -303,7 +282,7 @@ def _named_history(location: str, query: str, wanted: Sequence[Objective], now: 
 def _windows(wanted: Sequence[Objective], now: datetime) -> Windows:
     longest = {
         kind: max(
-            (objective.window_s or 0.0 for objective in wanted if objective.measure.kind == kind), default=0.0
+            (objective.window_s or 0.0 for objective in wanted if objective.promise.kind == kind), default=0.0
         )
         for kind in ("window", "trend")
     }

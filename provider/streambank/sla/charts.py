@@ -16,7 +16,6 @@ from streambank.declaration.objectives import PROMISES, Unit
 from streambank.declaration.sla import SlaPolicy
 from streambank.sla.growth.forecast import Growth
 from streambank.sla.history.point import History, Point
-from streambank.sla.judge.case import level_of
 from streambank.sla.judge.trends import TrendGauge
 from streambank.sla.judge.windows import values_of
 from streambank.sla.objectives import Objective, objectives
@@ -29,11 +28,7 @@ _MOST_AHEAD = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A value at a time: of one batch, or the median of some.
-
-    Attributes:
-        at: When.
-    """
+    """A value at a time: of one batch, or the median of some."""
 
     at: datetime
     value: float
@@ -46,9 +41,7 @@ class Forecast:
     """The crest of a measurement as it goes on by its rate.
 
     Attributes:
-        begin: From when on.
         end: Until when it is drawn.
-        expected: At the end, by the rate.
         low: At the end, by the lower end of the rate's interval; None where that is open.
         grows: Whether the whole interval is above zero.
     """
@@ -69,12 +62,8 @@ class Chart:
     Attributes:
         subject: What of the query: an operator or metric; empty for all of it.
         dots: Its values, by time; no dot stands for values of two runs, as far back as `restarts` goes.
-        newest: The newest value, as it was measured.
-        warn: Where it warns; None for not.
-        breach: Where it is broken.
         level: The level of its newest value alone, whatever the window.
         restarts: When another run of the query began.
-        forecast: How it goes on; None where that cannot be told.
     """
 
     query: str
@@ -115,12 +104,11 @@ def charts_of(
     """Charts of a query, in the order of the objectives.
 
     Args:
-        policy: What its job promises; the usual limits for None.
         breaks: Moments at which the state was made smaller or larger by somebody.
     """
     judged = {one.name: one for one in objectives(policy)}
     shown = _shown(judged, policy)
-    sizes = [one for one in shown if one.name in PROMISES["time_to_limit"].measure.metrics]
+    sizes = [one for one in shown if one.name in PROMISES["time_to_limit"].metrics]
     trend = judged.get("time_to_limit") or judged.get("growth") or _unlimited("time_to_limit")
     gauge = TrendGauge(trend, sizes, now, breaks)
     drawn: dict[tuple[str, str], _Drawn] = {}
@@ -147,7 +135,7 @@ def _shown(judged: Mapping[str, Objective], policy: SlaPolicy | None) -> list[Ob
     shown = []
     for name, promise in PROMISES.items():
         off = name in declared and declared[name].off
-        if promise.measure.kind == "window" and not off:
+        if promise.kind == "window" and not off:
             shown.append(judged.get(name) or _unlimited(name))
     return shown
 
@@ -177,13 +165,13 @@ def _chart(
         query=query,
         objective=objective.name,
         subject=one.subject,
-        meaning=objective.measure.meaning,
+        meaning=objective.promise.meaning,
         unit=objective.promise.unit,
         dots=thinned(one.dots, restarts=since),
         newest=newest,
         warn=objective.warn,
         breach=objective.breach,
-        level=level_of(objective, newest.value),
+        level=objective.level_of(newest.value),
         restarts=since,
         forecast=None if growth is None else _forecast(growth, objective.size_limit),
     )
@@ -228,11 +216,7 @@ def thinned(dots: Sequence[Dot], most: int = MOST_POINTS, restarts: Sequence[dat
 
 
 def most_restarts(most: int) -> int:
-    """How many restarts so many dots keep apart.
-
-    Args:
-        most: How many dots there are at most, 2 or more.
-    """
+    """How many restarts so many dots keep apart."""
     return most // 2
 
 

@@ -11,7 +11,6 @@ class Fact:
     """Something with a time.
 
     Attributes:
-        at: When.
         value: The figure, in its objective's unit; 0 where only the time counts.
         subject: What it is of: a savepoint, a driver, a partition, a key.
         what: More, in a sentence; may be empty.

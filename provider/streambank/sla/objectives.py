@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from streambank.core.choices import Severity
-from streambank.declaration.objectives import PROMISES, Measure, Promise, Statistic
+from streambank.core.units import say_duration
+from streambank.declaration.objectives import PROMISES, Promise, Statistic
 from streambank.declaration.sla import MIN_HISTORY_S, Declared, Mute, SlaPolicy
+from streambank.sla.verdict import Level, no_worse, say
 
 HISTORY = "history"
 """The objective that nobody declares: that the history can be read."""
@@ -17,14 +19,6 @@ class Objective:
     """One objective of one job: limits in the unit of its promise.
 
     Attributes:
-        promise: Its unit, and which side of a limit is wrong.
-        warn: From where on it warns; None for not.
-        breach: From where on it is broken; None for not.
-        window_s: Over how long; None where there is no window.
-        statistic: What of the window is held against the limits.
-        severity: `warn`: never worse than a warning.
-        min_history_s: How much history a trend needs.
-        mute: Nobody is told for a while.
         usual: Whether its limits are the usual ones, none of them declared.
     """
 
@@ -40,9 +34,39 @@ class Objective:
     usual: bool = False
 
     @property
-    def measure(self) -> Measure:
-        """How it is measured."""
-        return self.promise.measure
+    def first_limit(self) -> float | None:
+        """The limit that a value passes first: that of the warning, or of the breach where nothing warns."""
+        return self.breach if self.warn is None else self.warn
+
+    def limit_of(self, level: Level) -> float | None:
+        """The limit that was passed, or else the one that comes first."""
+        return self.breach if level == "breach" else self.first_limit
+
+    def level_of(self, value: float) -> Level:
+        """The level of a value, no worse than the objective's severity."""
+        level: Level = "ok"
+        if self.promise.exceeds(value, self.breach):
+            level = "breach"
+        elif self.promise.exceeds(value, self.warn):
+            level = "warn"
+        return no_worse(level, self.severity)
+
+    def against(self, level: Level, value: float) -> str:
+        """A value and its limit, for a sentence: `12 GB, above the limit of 10 GB`."""
+        unit, limit = self.promise.unit, self.limit_of(level)
+        text = say(value, unit)
+        if limit is None:
+            return text
+        beyond, within = ("below", "not below") if self.promise.below else ("above", "not above")
+        what = "limit" if level == "breach" or self.breach == limit else "warning"
+        return f"{text}, {beyond if level in ('warn', 'breach') else within} the {what} of {say(limit, unit)}"
+
+    @property
+    def over(self) -> str:
+        """The statistic and window, for a sentence: `p95 of 1 h`; empty where there is none."""
+        if self.statistic is None or self.window_s is None:
+            return ""
+        return f"{self.statistic} of {say_duration(self.window_s)}"
 
     @property
     def size_limit(self) -> float | None:

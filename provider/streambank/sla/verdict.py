@@ -25,17 +25,10 @@ class Verdict(JsonObject):
     Attributes:
         query: Its query; `main` for the only one.
         level: `ok`, `warn`, `breach`, or `unknown` where nothing can be said.
-        value: What was seen; None where nothing was.
         limit: The limit that was passed, or else the next one; None where there is none.
-        warn: Where it warns.
-        breach: Where it is broken.
         subject: What of the query, such as an operator, partition or metric; empty for all of it.
-        window_s: Over how long; None where there is no window.
-        since: When it began to be so; None where it is well, or that is not known.
-        as_of: When the newest measurement was taken.
         advice: What to do; empty where nothing is to be done.
         mute: Nobody is to be told, until when and why; None for not.
-        at: When it was judged.
     """
 
     job: str
@@ -63,6 +56,11 @@ class Verdict(JsonObject):
 def worst(verdicts: Iterable[Verdict]) -> Level:
     """The worst level of some verdicts, muted ones too; `ok` for none."""
     return max((verdict.level for verdict in verdicts), key=LEVELS.index, default="ok")
+
+
+def no_worse(level: Level, than: Level) -> Level:
+    """The level, or the milder one that it may be at most."""
+    return min(level, than, key=LEVELS.index)
 
 
 def say(value: float, unit: Unit) -> str:

@@ -13,6 +13,7 @@ from streambank.control.control import JobControl
 from streambank.control.requests import STOP
 from streambank.core.errors import StorageError, StreambankError
 from streambank.declaration.declaration import Job
+from streambank.declaration.objectives import PROMISES
 from streambank.driver.failure import recorded_failure, root_cause
 from streambank.driver.launcher import Launcher
 from streambank.driver.location import is_of
@@ -20,14 +21,11 @@ from streambank.driver.spec import read_launch
 from streambank.job.readiness import are_done, has_settled, query_starts, say_starts
 from streambank.job.status import job_status
 from streambank.sla.assess import assess_job
+from streambank.sla.objectives import HISTORY
 from streambank.storage import open_store
 from streambank.upgrade.plan import launched_code
 
 _LOOK_S = 1.0
-NOT_ITS_FAULT = frozenset(
-    {"free_space", "savepoint_age", "drill_age", "replica_age", "copy_age", "restart_rate", "recovery_time"}
-)
-"""Objectives that an upgrade itself touches, or that say nothing of the code."""
 FAILED = "new-code-failed"
 
 
@@ -40,9 +38,13 @@ def broken_objectives(job: Job) -> tuple[tuple[str, str], ...] | None:
     found = {
         (one.query, one.objective)
         for one in verdicts
-        if one.level == "breach" and one.mute is None and one.objective not in NOT_ITS_FAULT
+        if one.level == "breach" and one.mute is None and _tells_of_code(one.objective)
     }
     return tuple(sorted(found))
+
+
+def _tells_of_code(objective: str) -> bool:
+    return objective == HISTORY or PROMISES[objective].tells_of_code
 
 
 Ready = Literal["ready", "finished", "stopped", "other"]

@@ -18,7 +18,7 @@ from streambank.drills.each import Kept, RoundReport, alike, drill_each, kept, s
 from streambank.drills.request import DrillRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import manifest_key
-from streambank.sla.judge.facts import drills_seen
+from streambank.sla.judge.savepoints import drills_seen
 from tests.support.cli import streambank
 from tests.support.jobs.declared import declare
 from tests.support.jobs.managed_job import BY, Managed, managed_job

@@ -14,7 +14,7 @@ from streambank.drills.drill import leave_report
 from streambank.drills.report import BatchDrill, DrillReport, QueryDrill
 from streambank.drills.request import DrillRequest
 from streambank.job.history import job_history
-from streambank.sla.judge.facts import drills_seen
+from streambank.sla.judge.savepoints import drills_seen
 from tests.support.cli import succeed
 from tests.support.jobs.declared import declare
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.sla.history.point import History, Point
-from streambank.sla.judge.events import Facts
+from streambank.sla.judge.facts import Facts
 from streambank.sla.judge.judge import judge
 from streambank.sla.verdict import Verdict
 from tests.support.sla.series import both, leak, noisy, points, wave

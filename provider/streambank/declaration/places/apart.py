@@ -41,7 +41,6 @@ def refuse_shared_names(
 
     Args:
         copies: Of each copy its job, its name, and what its drivers are called.
-        jobs: The names of all jobs.
 
     Raises:
         InputError: Two have one name (code `bad-declaration`).

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from streambank.control.place import SUFFIX
-from streambank.core.choices import SOURCE_CHOICES, SourceChoice
+from streambank.core.choices import SourceChoice
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, SITES, check_name
 from streambank.declaration.fields import Fields
 from streambank.declaration.places.standby import PrimaryPlaces
+from streambank.declaration.policy import Location, Schedule, read_policy
 from streambank.declaration.state import HotKeysPolicy, read_hot_keys
 from streambank.storage import is_inside, same_place
 
@@ -29,19 +31,33 @@ _GENERATION = re.compile(r"\.g[0-9]{4,}(?:[./].*)?")
 _NUMBER = re.compile(r"\.g[0-9]{4,}(?:\..*)?$")
 
 
+def _repository(fields: Fields, name: str) -> str | None:
+    return NEAREST if fields.data.get(name) == NEAREST else fields.location(name)
+
+
+def _outputs(fields: Fields, name: str) -> dict[str, str]:
+    """A key with a slash or a scheme is a location; any other is the name of a table or a topic."""
+    table = fields.table(name)
+    found: dict[str, str] = {}
+    for old in table.data:
+        key = table.as_location(old, old) if "/" in old else old
+        if any(key == one or ("/" in key and "/" in one and same_place(key, one)) for one in found):
+            raise table.mistake(old, f"{key} is named twice", "Name each output once.")
+        found[key] = table.required(old, table.location(old))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class CopyPolicy:
     """`[jobs.NAME.copies.COPY]`: a copy of the job's state, with its outputs elsewhere.
 
     Attributes:
-        name: What it is called, such as `staging`.
         checkpoint: Where its state is, a URI. Each refresh has a directory beside it, such as
             `<checkpoint>.g0002`.
         outputs: Outputs of the job, each with the directory that the application writes to on the copy. An
             output is the URI of a directory, or the name of a table or a topic. None: the copy is of the
             state alone, for people who look at it, and no application may run on it.
         repository: The repository or replica that savepoints come from, or `nearest`; None for the job's own.
-        control: Where the records of the copy are.
         source: What a refresh does where the sources have not all of what the copy would read next:
             `refuse` or `accept`.
         schedule: A cron expression or an Airflow preset; None for by hand only.
@@ -51,12 +67,12 @@ class CopyPolicy:
     """
 
     name: str
-    checkpoint: str
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    repository: str | None = None
-    control: str | None = None
+    checkpoint: Location
+    outputs: Annotated[Mapping[str, str], _outputs] = field(default_factory=dict)
+    repository: Annotated[str, _repository] | None = None
+    control: Location | None = None
     source: SourceChoice = "refuse"
-    schedule: str | None = None
+    schedule: Schedule | None = None
     keep: int = KEEP
     hot_keys: HotKeysPolicy | None = None
 
@@ -76,11 +92,7 @@ class CopyPolicy:
         return not self.outputs
 
     def queries(self, names: Iterable[str]) -> dict[str, str]:
-        """Where each query has its declared checkpoint.
-
-        Args:
-            names: The queries of the job; `main` for its only one.
-        """
+        """Where each query has its declared checkpoint."""
         return {one: self.checkpoint if one == MAIN else f"{self.checkpoint}/{one}" for one in names}
 
     def places(self) -> Iterator[tuple[str, str]]:
@@ -94,9 +106,6 @@ class CopyPolicy:
 
 def read_copies(fields: Fields, live: PrimaryPlaces) -> dict[str, CopyPolicy]:
     """Of `[jobs.NAME.copies]`.
-
-    Args:
-        live: The places of the job itself.
 
     Raises:
         InputError: Something in it is wrong (code `bad-declaration`).
@@ -117,39 +126,14 @@ def read_copies(fields: Fields, live: PrimaryPlaces) -> dict[str, CopyPolicy]:
 
 
 def _read_copy(name: str, fields: Fields) -> CopyPolicy:
-    keep = fields.whole("keep", minimum=1)
-    source = fields.text("repository")
-    copy = CopyPolicy(
-        name=name,
-        checkpoint=fields.required("checkpoint", fields.location("checkpoint")),
-        outputs=_outputs(fields),
-        repository=source if source in (None, NEAREST) else fields.location("repository"),
-        control=fields.location("control"),
-        source=fields.choice("source", SOURCE_CHOICES) or "refuse",
-        schedule=fields.schedule("schedule"),
-        keep=KEEP if keep is None else keep,
-        hot_keys=read_hot_keys(fields),
-    )
+    copy = read_policy(fields, CopyPolicy, name=name, hot_keys=read_hot_keys(fields))
     if copy.hot_keys is not None and copy.state_only:
         raise fields.mistake(
             "hot_keys",
             "no application runs on a copy of the state alone",
             "Name its outputs, or leave it out.",
         )
-    fields.done()
     return copy
-
-
-def _outputs(fields: Fields) -> dict[str, str]:
-    """A key with a slash or a scheme is a location; any other is the name of a table or a topic."""
-    table = fields.table("outputs")
-    found: dict[str, str] = {}
-    for old in table.data:
-        key = table.as_location(old, old) if "/" in old else old
-        if any(key == one or ("/" in key and "/" in one and same_place(key, one)) for one in found):
-            raise table.mistake(old, f"{key} is named twice", "Name each output once.")
-        found[key] = table.required(old, table.location(old))
-    return found
 
 
 def _check_apart(fields: Fields, copy: CopyPolicy, live: PrimaryPlaces, others: Sequence[CopyPolicy]) -> None:

@@ -116,7 +116,6 @@ def why_taken(place: str, jobs: Iterable[_Placed], within: str) -> str | None:
     """Why nobody may be let write to a place by its name alone; None where nothing speaks against it.
 
     Args:
-        jobs: All jobs of the file.
         within: The location below which places may be named. It may lie in a declared place itself.
     """
     names = followed(place).removeprefix(followed(within)).strip("/").split("/")

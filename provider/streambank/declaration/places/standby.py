@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from streambank.control.place import SUFFIX, beside
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LaunchPolicy, read_launch_policy
+from streambank.declaration.policy import File, Interpreter, read_policy
 from streambank.declaration.sinks import read_sinks
 from streambank.kafka.settings import KafkaConnection
 from streambank.sinks.declared import DeclaredSink
 from streambank.storage import is_inside
+
+
+def _outputs(fields: Fields, name: str) -> dict[str, str]:
+    table = fields.table(name)
+    found = {table.as_location(old, old): table.required(old, table.location(old)) for old in table.data}
+    for old, new in found.items():
+        if is_inside(new, old) or is_inside(old, new):
+            raise fields.mistake(name, f"{old} and {new} are not apart", "Name another directory.")
+    if len(set(found.values())) < len(found):
+        raise fields.mistake(name, "two of them go on in one directory", "Name one for each.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +38,9 @@ class Standby:
     """`[jobs.NAME.standby]`: what is another there than at the primary; None for the same.
 
     Attributes:
-        checkpoint: Its checkpoint, a URI.
         repository: Its repository of savepoints, one of `replicate.to` of the primary.
-        control: Where the job's records are there.
         env: Names of environment variables that the driver gets.
-        launch: Where its driver runs.
         spark: Settings of Spark, over those of the primary.
-        kafka: How Kafka is reached.
         outputs: Output directories of file sinks of the primary, each with the one that is used here instead.
         approve: Whether `<job>.failover` shows its plan, and waits for a person's approval.
     """
@@ -39,16 +48,16 @@ class Standby:
     checkpoint: str
     repository: str
     control: str
-    application: str | None = None
+    application: File | None = None
     args: tuple[str, ...] | None = None
     env: tuple[str, ...] | None = None
-    python: str | None = None
-    spark_home: str | None = None
+    python: Interpreter | None = None
+    spark_home: File | None = None
     launch: LaunchPolicy | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     kafka: KafkaConnection | None = None
     sinks: tuple[DeclaredSink, ...] | None = None
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Annotated[Mapping[str, str], _outputs] = field(default_factory=dict)
     approve: bool = True
 
 
@@ -57,9 +66,7 @@ class PrimaryPlaces:
     """What of a job's primary its standby is held against.
 
     Attributes:
-        queries: The declared checkpoint of each query.
         control: The declared place of the records; None for the usual one.
-        replicas: To which repositories savepoints are brought.
     """
 
     checkpoint: str
@@ -95,35 +102,19 @@ def read_standby(fields: Fields, primary: PrimaryPlaces, *, env: tuple[str, ...]
     master, launch = fields.text("master"), None
     if master is not None or "launch" in fields.data:
         launch = read_launch_policy(fields.table("launch"), master, {**primary.spark, **spark})
-    found = Standby(
+    found = read_policy(
+        fields,
+        Standby,
         checkpoint=checkpoint,
         repository=repository,
         control=control,
-        application=fields.file("application"),
-        args=fields.texts("args"),
         env=env,
-        python=fields.interpreter("python"),
-        spark_home=fields.file("spark_home"),
         launch=launch,
         spark=spark,
         kafka=read_kafka(fields.table("kafka")) if "kafka" in fields.data else None,
         sinks=read_sinks(fields, primary.queries) if "sinks" in fields.data else None,
-        outputs=_outputs(fields),
-        approve=fields.boolean("approve") is not False,
     )
-    fields.done()
     _check_apart(fields, primary, found)
-    return found
-
-
-def _outputs(fields: Fields) -> dict[str, str]:
-    table = fields.table("outputs")
-    found = {table.as_location(old, old): table.required(old, table.location(old)) for old in table.data}
-    for old, new in found.items():
-        if is_inside(new, old) or is_inside(old, new):
-            raise fields.mistake("outputs", f"{old} and {new} are not apart", "Name another directory.")
-    if len(set(found.values())) < len(found):
-        raise fields.mistake("outputs", "two of them go on in one directory", "Name one for each.")
     return found
 
 

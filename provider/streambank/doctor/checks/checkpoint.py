@@ -44,7 +44,6 @@ def check_checkpoint(
 
     Args:
         sinks: Output directories of the query's file sinks, by the names to report them by.
-        now: The time to judge ages by.
 
     Raises:
         NotFoundError: There is no checkpoint.
@@ -65,8 +64,6 @@ def check_inputs(
     """The same, of a checkpoint that was looked at already.
 
     Args:
-        sinks: Output directories of the query's file sinks, by the names to report them by.
-        now: The time to judge ages by.
         savepoints: The newest ones, which say how long it took to take them.
     """
     found = [each for each in inspection.findings if each.code != "temporary-files"]
@@ -203,9 +200,6 @@ def check_sink(name: str, sink: Store, checkpoint: Store) -> list[Finding]:
     """A file sink whose log and the checkpoint do not belong together, or that has no log.
 
     Both may move while they are read. So what looks like an error is looked at again, from the beginning.
-
-    Args:
-        checkpoint: The query's checkpoint.
     """
     found: list[Finding] = []
     for _ in range(SINK_LOOKS):
@@ -312,11 +306,7 @@ _WANTED_EMPTY = ("commits", "offsets", "state")
 
 
 def check_beginning(paths: Iterable[str]) -> Iterator[Finding]:
-    """Leftovers of a first batch that was never planned, or batches whose `offsets` are lost.
-
-    Args:
-        paths: Every file of the checkpoint, relative to it.
-    """
+    """Leftovers of a first batch that was never planned, or batches whose `offsets` are lost."""
     parts = [classify(path) for path in sorted(paths)]
     if any(part.kind is Kind.OFFSETS for part in parts):
         return

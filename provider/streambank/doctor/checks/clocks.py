@@ -28,7 +28,6 @@ def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Find
     """Files of the logs that are newer than now, by this machine's clock.
 
     Args:
-        listing: Every file of the checkpoint.
         now: The time by this machine's clock, taken after the listing.
     """
     logs = [info for path, info in listing.items() if path.startswith(("commits/", "offsets/"))]
@@ -43,11 +42,7 @@ def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Find
 
 
 def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Finding]:
-    """A batch that was written down before it was planned: the driver's clock against that of the storage.
-
-    Args:
-        batch: The batch; None for none.
-    """
+    """A batch that was written down before it was planned: the driver's clock against that of the storage."""
     path = None if batch is None else planner.index.offsets.get(batch)
     if path is None:
         return
@@ -67,7 +62,6 @@ def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Findi
     """A record that its driver wrote later than now.
 
     Args:
-        newest: The newest record of progress; None for none.
         now: The time by this machine's clock, taken after the record was read.
     """
     if newest is not None and newest.at - now > MOST:
@@ -83,7 +77,6 @@ def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Findi
     """Savepoints that were taken later than now.
 
     Args:
-        savepoints: The newest ones.
         now: The time by this machine's clock, taken after they were read.
     """
     ahead = [savepoint for savepoint in savepoints if savepoint.taken_at - now > MOST]
@@ -105,7 +98,6 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
     """Records of the job that were written later than now.
 
     Args:
-        events: The newest ones.
         now: The time by this machine's clock, taken after they were read.
     """
     ahead = [
@@ -127,11 +119,7 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
 
 
 def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[CheckResult]:
-    """The clock of a storage service against this machine's.
-
-    Args:
-        clock: This machine's clock.
-    """
+    """The clock of a storage service against this machine's."""
     if not isinstance(store, Served):
         return
     before = clock()

@@ -27,9 +27,7 @@ def check_heap(
     """State of the HDFS-backed provider against the heap.
 
     Args:
-        closure: The closure of the newest batch.
         reported: What Spark said of each operator, batch by batch, oldest first.
-        conf: The job's settings; None where it is not declared.
     """
     if closure.spark.provider != "hdfs":
         return

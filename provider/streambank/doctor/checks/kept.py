@@ -10,13 +10,7 @@ from streambank.core.finding import Finding
 
 
 def check_kept_settings(name: str, closure: Closure, declared: Mapping[str, str]) -> Iterator[Finding]:
-    """Settings that were changed in the declaration of a query with state, and change nothing.
-
-    Args:
-        name: `job` or `job/query`.
-        closure: The closure of the newest batch.
-        declared: The settings that the job declares.
-    """
+    """Settings that were changed in the declaration of a query with state, and change nothing."""
     for kept_setting in kept_settings(closure, declared):
         yield Finding(
             "setting-without-effect",

@@ -64,17 +64,13 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
 
 MountOf = Callable[[Path], Mount | None]
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MORE_SPACE = PROMISES["free_space"].measure.advice
+_MORE_SPACE = PROMISES["free_space"].advice
 _AHEAD_H = 24
 _ELSEWHERE = "Keep the repository on another disk or service, or replicate it there: docs/howto/replicas.md."
 
 
 def check_location(location: str, mount_of: MountOf) -> Iterator[Finding]:
-    """A checkpoint that goes away by itself.
-
-    Args:
-        location: Its URI.
-    """
+    """A checkpoint that goes away by itself."""
     if _TEMPORARY.fullmatch(location.rpartition("/")[2]):
         yield Finding(
             "no-checkpoint-location",
@@ -99,11 +95,7 @@ def check_location(location: str, mount_of: MountOf) -> Iterator[Finding]:
 
 
 def check_unnamed(temporary: Path) -> Iterator[Finding]:
-    """Checkpoints of queries on this machine that name no checkpoint location.
-
-    Args:
-        temporary: Where Java keeps temporary files.
-    """
+    """Checkpoints of queries on this machine that name no checkpoint location."""
     for place in sorted(temporary.glob("temporary-*")):
         if (
             _TEMPORARY.fullmatch(place.name)
@@ -126,8 +118,6 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
     """Disks that are full, or will be soon.
 
     Args:
-        disks: The file systems of this machine on which a query works.
-        savepoint_bytes: What a savepoint takes at most.
         grows_by: How much the query's state grows, in bytes an hour.
     """
     promise = PROMISES["free_space"]
@@ -184,13 +174,7 @@ def _effect(disk: Disk, *, refused: bool) -> str:
 def check_one_disk(
     checkpoint: str, repository: str, replicas: Sequence[str], mount_of: MountOf
 ) -> Iterator[CheckResult]:
-    """Checkpoint and savepoints that one broken disk takes together.
-
-    Args:
-        checkpoint: URI of the checkpoint.
-        repository: URI of the repository.
-        replicas: URIs of the repository's replicas.
-    """
+    """Checkpoint and savepoints that one broken disk takes together."""
     storages = [_storage(location, mount_of) for location in (checkpoint, repository, *replicas)]
     if storages[0] is None or storages[0] != storages[1]:
         return
@@ -210,12 +194,7 @@ def check_one_disk(
 
 
 def check_openness(checkpoint: str, repository: str) -> Iterator[Finding]:
-    """Savepoints on a disk that more users may read than the checkpoint.
-
-    Args:
-        checkpoint: URI of the checkpoint.
-        repository: URI of the repository.
-    """
+    """Savepoints on a disk that more users may read than the checkpoint."""
     here, there = openness(checkpoint), openness(repository)
     if here is None or there is None or not there.mode & ~here.mode & 0o055:
         return
@@ -244,7 +223,6 @@ def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> It
     """What lies where the query reads or writes files.
 
     Args:
-        folders: Where it reads and writes.
         places: What may lie there, by what it is: its URI.
     """
     for what, place in places.items():
@@ -305,8 +283,6 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
     """Spark's checkpoint manager on S3A lets two drivers write one log, and nothing else is in their way.
 
     Args:
-        checkpoint: URI of the checkpoint.
-        declared: Whether the query is one of a declared job.
         leased: Whether a driver ever held that job's lease.
         began: Whether a batch was ever planned.
     """
@@ -329,11 +305,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
 
 
 def check_authentication(conf: SparkConf) -> Iterator[Finding]:
-    """A cluster in which anybody on the network may talk to the driver and the executors.
-
-    Args:
-        conf: The job's settings.
-    """
+    """A cluster in which anybody on the network may talk to the driver and the executors."""
     if conf.is_local or conf.declared.get("spark.authenticate", "").lower() == "true":
         return
     yield Finding(
@@ -353,7 +325,6 @@ def check_local_dir(
     """Where RocksDB works while the query runs: it should be a local SSD.
 
     Args:
-        conf: The job's settings; None where it is not declared.
         environment: What a driver started here would get.
         here: Whether the driver runs, or ran last, on this machine.
     """
@@ -407,12 +378,7 @@ def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[CheckRe
 
 
 def check_records_apart(job: str, records: Store, repository: Store) -> Iterator[Finding]:
-    """Records that lie among savepoints: who may write those can say what the job does.
-
-    Args:
-        job: The job's name.
-        records: Where its records are.
-    """
+    """Records that lie among savepoints: who may write those can say what the job does."""
     if not is_inside(records.uri, repository.uri):
         return
     others = [name for name in repository.names("savepoints") if name != job]

@@ -28,11 +28,7 @@ def version_asked(text: str) -> str:
 
 
 def check_release(query: Query, version: str) -> Iterator[CheckResult]:
-    """What a Spark would not go on with.
-
-    Args:
-        query: The query, with a committed batch.
-    """
+    """What a Spark would not go on with."""
     if query.closure is None:
         return
     written_by = writer_of(query.control, query.query) if query.control is not None else None

@@ -32,12 +32,7 @@ FULL_SHARE, CALM_SHARE = 0.9, 0.5
 def check_changelog(
     closure: Closure, index: CheckpointIndex, points: Sequence[Point]
 ) -> Iterator[CheckResult]:
-    """RocksDB that uploads a snapshot with each batch, where that takes much of the batch.
-
-    Args:
-        closure: The closure of the newest batch.
-        points: The history, oldest first.
-    """
+    """RocksDB that uploads a snapshot with each batch, where that takes much of the batch."""
     if closure.spark.provider != "rocksdb" or _has_changelogs(index):
         return
     known = [
@@ -84,14 +79,7 @@ def check_memory(
     conf: SparkConf | None,
     machine_bytes: int | None,
 ) -> Iterator[CheckResult]:
-    """RocksDB's memory, which is outside of the heap, against what an executor has there.
-
-    Args:
-        closure: The closure of the newest batch.
-        reported: What Spark said of each operator, batch by batch, oldest first.
-        conf: The job's settings; None where it is not declared.
-        machine_bytes: The memory of this machine; None where it is not known.
-    """
+    """RocksDB's memory, which is outside of the heap, against what an executor has there."""
     if closure.spark.provider != "rocksdb":
         return
     what = "whether RocksDB's memory fits an executor"

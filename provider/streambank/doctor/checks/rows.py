@@ -26,11 +26,7 @@ _SIZES = ("rocksdbSstFileSize", "stateOnCurrentVersionSizeBytes")
 def check_nested(
     operators: Sequence[StateColumns], reported: Mapping[int, Sequence[Mapping[str, object]]]
 ) -> Iterator[CheckResult]:
-    """Arrays and maps within a row, where rows have become large or updates slow.
-
-    Args:
-        reported: What Spark said of each operator, batch by batch, oldest first.
-    """
+    """Arrays and maps within a row, where rows have become large or updates slow."""
     for operator in operators:
         nested = [text for column in operator.columns for text in column.collections]
         if not nested:
@@ -87,7 +83,6 @@ def check_hot_keys(
     Args:
         keys: The largest key of each operator against the mean; None where they were never counted.
         why: Why traffic was not measured, without a full stop; empty where it was or nothing asks for it.
-        declared: Whether the job declares that its traffic is measured.
         without: The launch of the driver that runs, where that does not measure it; else empty.
     """
     if declared and without:

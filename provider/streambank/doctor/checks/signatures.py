@@ -13,11 +13,7 @@ from streambank.storage.store import Store
 
 
 def check_signatures(job: str, repository: Store, keys: Keys, key_file: str | None) -> Iterator[Finding]:
-    """Whether what should be signed is signed, by whether signatures are there; a verification tests them.
-
-    Args:
-        job: The job's name.
-    """
+    """Whether what should be signed is signed, by whether signatures are there; a verification tests them."""
     folder = f"{FOLDER}/"
     signed = {info.path.rpartition("/")[0].removeprefix(folder) for info in repository.list(f"{folder}{job}")}
     if signed and not keys:

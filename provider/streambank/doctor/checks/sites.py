@@ -9,12 +9,7 @@ from streambank.job.status import SiteStatus
 
 
 def check_sites(job: str, site: SiteStatus | None) -> Iterator[Finding]:
-    """What a person has to finish.
-
-    Args:
-        job: The job's name.
-        site: Where it runs; None for a job that has only one site.
-    """
+    """What a person has to finish."""
     if site is None:
         return
     if site.active is None:

@@ -24,12 +24,7 @@ _DAY = timedelta(days=1)
 
 
 def check_lag(closure: Closure, batch_period_s: float | None, conf: Mapping[str, str]) -> Iterator[Finding]:
-    """Partitions whose newest snapshot is far behind what Spark's maintenance should have made.
-
-    Args:
-        closure: The closure of the newest batch.
-        batch_period_s: Seconds between two commits; None where that is not known.
-    """
+    """Partitions whose newest snapshot is far behind what Spark's maintenance should have made."""
     if batch_period_s is None:
         return
     due = _whole(conf.get(MIN_DELTAS)) or DEFAULT_MIN_DELTAS
@@ -62,12 +57,7 @@ def check_lag(closure: Closure, batch_period_s: float | None, conf: Mapping[str,
 
 
 def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterator[Finding]:
-    """State files without Spark's own checksum.
-
-    Args:
-        closure: The closure of the newest batch.
-        listing: Every file of the checkpoint.
-    """
+    """State files without Spark's own checksum."""
     if not closure.operators:
         return
     files = [file.path for file in closure.files if file.role in ("state-snapshot", "state-changelog")]
@@ -94,8 +84,6 @@ def check_restarts(
     """Checkpoint format 1, which uses names of state files again, under a driver that comes and goes.
 
     Args:
-        closure: The closure of the newest batch.
-        points: The history, oldest first.
         managed: Whether the history is the runner's, which knows one driver from another.
     """
     if not closure.operators or closure.spark.checkpoint_format > 1:

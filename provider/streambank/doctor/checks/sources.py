@@ -67,9 +67,6 @@ def check_replay(
     """Files that were read after the oldest savepoint (or retained batch), and are not there any more.
 
     Args:
-        closure: The closure of the newest batch.
-        oldest: The oldest savepoint; None for none.
-        exists: Whether a file of a source is there, by its URI.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
             a file is only checked if its scheme is that of one of these, or if it is a local path.
 
@@ -84,11 +81,7 @@ def check_replay(
 
 
 def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[CheckResult]:
-    """Whether Kafka keeps its records for as long as the oldest savepoint needs them.
-
-    Args:
-        oldest: The oldest savepoint; None for none.
-    """
+    """Whether Kafka keeps its records for as long as the oldest savepoint needs them."""
     if oldest is None:
         return
     for replay in replay_of(oldest.sources, brokers, now):
@@ -125,7 +118,6 @@ def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> It
     """Sources that give no row twice.
 
     Args:
-        sources: Those of the newest batch.
         capture: Knows Spark's words for them, where the query's driver has recorded those.
     """
     for source in sources:
@@ -170,11 +162,7 @@ def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
 
 
 def check_tables(standings: Iterable[TableStanding]) -> Iterator[Finding]:
-    """Tables that a restore could not judge or roll back, though they are guarded.
-
-    Args:
-        standings: How each stands against the newest savepoint.
-    """
+    """Tables that a restore could not judge or roll back, though they are guarded."""
     for standing in standings:
         if standing.position != "not-known" and (not standing.cannot or standing.safe):
             continue
@@ -191,11 +179,7 @@ def check_tables(standings: Iterable[TableStanding]) -> Iterator[Finding]:
 
 
 def check_table_files(lost: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Finding]:
-    """Tables whose log names data files that are gone.
-
-    Args:
-        lost: Each table, with these files.
-    """
+    """Tables whose log names data files that are gone."""
     for path, files in lost:
         if files:
             yield Finding(
@@ -211,11 +195,7 @@ def check_table_files(lost: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Fin
 
 
 def check_asked(newest: Manifest | None) -> Iterator[Finding]:
-    """Whether the newest savepoint could not ask what a restore needs to know.
-
-    Args:
-        newest: The newest good savepoint; None for none.
-    """
+    """Whether the newest savepoint could not ask what a restore needs to know."""
     for said in not_asked(newest) if newest is not None else ():
         yield Finding(
             "taken-without-asking",

@@ -30,7 +30,6 @@ class StateColumns:
 
     Attributes:
         name: Spark's name of it; None where Spark 3.5 left no metadata.
-        columns: The columns of each of its stores and column families.
     """
 
     operator: int
@@ -100,11 +99,7 @@ def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColum
 
 
 def check_bounded(operators: Sequence[StateColumns], points: Sequence[Point]) -> Iterator[CheckResult]:
-    """Operators from which nothing is ever removed: a warning where they grew, else worth knowing.
-
-    Args:
-        points: The history, oldest first.
-    """
+    """Operators from which nothing is ever removed: a warning where they grew, else worth knowing."""
     for operator in operators:
         why = operator.kept_for_ever()
         if why is None:

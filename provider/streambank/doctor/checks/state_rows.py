@@ -118,12 +118,7 @@ def row(data: bytes, kind: Mapping[str, Any]) -> tuple[Leaf, ...] | None:
 def check_state_rows(
     store: Store, closure: Closure, planner: ClosurePlanner, operators: Sequence[StateColumns]
 ) -> Iterator[CheckResult]:
-    """Sessions that do not end, lists that only grow, hot keys, numbers in strings.
-
-    Args:
-        closure: The closure of the newest batch.
-        operators: What each operator keeps.
-    """
+    """Sessions that do not end, lists that only grow, hot keys, numbers in strings."""
     for operator in operators:
         for rows in written(store, closure, planner, operator):
             if isinstance(rows, SkippedCheck):
@@ -194,11 +189,7 @@ def _families(files: OperatorFiles, planner: ClosurePlanner) -> dict[int, str]:
 
 
 def check_sessions(rows: Written, watermark_ms: int | None) -> Iterator[Finding]:
-    """Session windows that stay open since each event extends them.
-
-    Args:
-        watermark_ms: The watermark after the newest batch; None for none.
-    """
+    """Session windows that stay open since each event extends them."""
     if rows.last_of_key != _SESSION_START or watermark_ms is None:
         return
     last: dict[bytes, tuple[float, float]] = {}

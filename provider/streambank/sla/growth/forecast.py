@@ -69,7 +69,6 @@ class Growth(JsonObject):
     Attributes:
         per_day: The rate, in the metric's unit a day.
         low: Lower end of its 95 % interval; None where it is open.
-        at: The moment of the newest measurements.
         level: The line at that moment.
         peak: What one in twenty of the last day's hours would be above at that moment: where there is a daily
             wave, its crest reaches a limit first.

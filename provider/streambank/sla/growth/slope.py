@@ -41,7 +41,6 @@ class Slope:
 
     Attributes:
         low: Lower end of its 95 % interval; minus infinity where too few pairs tell.
-        pairs: How many pairs it is the median of.
     """
 
     value: float
@@ -54,7 +53,6 @@ def slope(cells: Sequence[Cell], period: int | None = None) -> Slope | None:
     """The slope of some cells in the order of time; None where no pair can be compared.
 
     Args:
-        cells: Oldest first.
         period: Only cells that are a multiple of so many stretches apart are compared; None for all.
     """
     groups = _groups(cells, period)

@@ -150,11 +150,7 @@ def in_order(times: Sequence[datetime], low: datetime | None, high: datetime | N
 
 
 def next_trusted(begins: Sequence[datetime | None]) -> list[datetime | None]:
-    """For each file, when the next one begins whose begin is trusted; None where none follows.
-
-    Args:
-        begins: When each file begins; None where that is not known.
-    """
+    """For each file, when the next one begins whose begin is trusted; None where none follows."""
     known = [(place, moment) for place, moment in enumerate(begins) if moment is not None]
     keep = {known[row][0] for row in trusted([moment for _, moment in known])}
     found: list[datetime | None] = [None] * len(begins)
@@ -176,7 +172,6 @@ class TimedFiles:
     """The records of some files, with one file in memory, or eight small ones of a service.
 
     Args:
-        heads: All files that matter.
         begin: The place of the first one that is read.
         end: The place after the last one; None for all.
         counted_from: What is odd counts from this place on; those before are read for what they lead to.

@@ -34,11 +34,7 @@ _BEFORE_WINDOW = 2
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Files of progress records.
-
-    Attributes:
-        keys: Their keys, oldest first.
-    """
+    """Files of progress records."""
 
     store: Store
     keys: Sequence[str]
@@ -46,12 +42,7 @@ class Records:
 
     @classmethod
     def of_query(cls, store: Store, query: str | None = None) -> Records:
-        """Those of a query among a job's records.
-
-        Args:
-            store: The job's control store.
-            query: The query's name; None for the only one.
-        """
+        """Those of a query among a job's records."""
         return cls(store, progress_keys(store, query), query or MAIN)
 
     @classmethod
@@ -93,12 +84,7 @@ class HistoryScan:
 
     Safe while a driver writes.
 
-    Args:
-        since: The oldest time of interest; None for all.
-        until: The newest one; None for all.
-
     Attributes:
-        runs: How many runs of the query the points come from.
         lost: Batches of which no record is there, between records that are.
         duplicates: Records that were there twice.
         damaged: Lines that cannot be read.

@@ -47,12 +47,7 @@ class KeptHours:
 
 
 class HourFiles:
-    """The files of one query, `sla/hours/<query>/<day>.json` below its job's records.
-
-    Args:
-        store: The job's control store.
-        query: The query's name; None for the only one.
-    """
+    """The files of one query, `sla/hours/<query>/<day>.json` below its job's records."""
 
     def __init__(self, store: Store, query: str | None = None) -> None:
         self._store = store

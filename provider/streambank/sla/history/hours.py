@@ -61,11 +61,7 @@ class HourlyScan:
     """The points of one query, oldest first: hours, then batches. The counts are those of the last time.
 
     Args:
-        files: Where hours are kept; None for nowhere.
         keep: Whether what is made of hours is kept too, and not only used.
-
-    Attributes:
-        runs: How many runs the points come from.
     """
 
     def __init__(
@@ -182,12 +178,7 @@ class HourlyScan:
 def hourly_history(
     records: Records, windows: Windows, files: HourFiles | None = None, *, keep: bool = True
 ) -> StreamedHistory:
-    """A query's history for whoever judges it: hours, and then batches. Nothing is read before it is used.
-
-    Args:
-        files: Where hours are kept; None for nowhere.
-        keep: Whether what is made of hours is kept too, and not only used.
-    """
+    """A query's history for whoever judges it: hours, and then batches. Nothing is read before it is used."""
     return StreamedHistory(records.query, HourlyScan(records, windows, files, keep=keep))
 
 

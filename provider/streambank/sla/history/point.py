@@ -33,8 +33,6 @@ class Point:
         at: When it was committed, aware and in UTC.
         run_id: Spark's id of the run; None where only the checkpoint tells.
         epoch: The driver's epoch of the lease; None where only the checkpoint tells.
-        values: Value of each metric, over all operators.
-        operators: Value of each metric by operator id.
         watermark: The event-time watermark that the batch ran with; None for none.
         stretch: What else is known where it stands for several batches; None for one.
     """
@@ -54,9 +52,7 @@ class History:
     """What is known of a query's batches.
 
     Attributes:
-        query: The query's name.
         points: Its batches, oldest first, by times that never go back; may be gone through again and again.
-        runs: How many runs of the query they come from.
         notes: What was odd: damaged lines, lost batches, torn files, clock jumps, interleaved epochs.
     """
 

@@ -39,7 +39,6 @@ class Measuring:
 
     Args:
         run_id: The run that the first record belongs to, where it began before that; None where nobody knows.
-        began: The first batch of that run.
 
     Attributes:
         run_began: The first batch of the run that the last record belongs to.

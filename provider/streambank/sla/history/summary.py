@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from streambank.core.shape import JsonName, JsonObject
 from streambank.core.units import to_json_time
 from streambank.sla.history.point import History, Point
-from streambank.sla.metrics import METRICS
+from streambank.sla.metrics import METRICS, unit_of
 
 HIGH = 0.95
 
@@ -21,8 +21,6 @@ class Summary(JsonObject):
     """One metric over a history.
 
     Attributes:
-        batches: Of how many batches it is known.
-        newest: Its newest known value.
         p95: One that 95 % are not above (the nearest rank).
     """
 
@@ -36,16 +34,7 @@ class Summary(JsonObject):
 
 @dataclass(slots=True)
 class HistoryMetrics:
-    """Metrics of a history, gathered in one pass.
-
-    Attributes:
-        batches: How many points there are.
-        begin: Time of the oldest; None for none.
-        end: Time of the newest.
-        metrics: Values by metric, over all operators.
-        operators: The same by operator id.
-        runs: How many runs of the query they come from.
-    """
+    """Metrics of a history, gathered in one pass."""
 
     query: str
     batches: int = 0
@@ -106,4 +95,4 @@ def _summary(name: str, values: array[float]) -> Summary:
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     # The smallest whole number of values that is at least 95 % of them, in whole numbers.
     rank = -(-count * round(HIGH * 100) // 100)
-    return Summary(METRICS[name].unit, count, values[-1], middle, ordered[rank - 1], ordered[-1])
+    return Summary(unit_of(name), count, values[-1], middle, ordered[rank - 1], ordered[-1])

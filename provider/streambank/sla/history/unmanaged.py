@@ -35,13 +35,7 @@ _SPENT = ("batch-not-retained", "checkpoint-moved")
 
 @dataclass(frozen=True, slots=True)
 class PartitionMeasure:
-    """One store of an operator in one partition, as its newest snapshot and the changes since tell.
-
-    Attributes:
-        operator: The stateful operator's id.
-        store: The store's name.
-        state: What the files tell of the partition.
-    """
+    """One store of an operator in one partition, as its newest snapshot and the changes since tell."""
 
     operator: int
     store: str
@@ -70,9 +64,7 @@ class StateGrowth(JsonObject):
     """How the state changed between two batches, as their snapshots tell.
 
     Attributes:
-        seconds: The time between their commits.
         rows: By how many rows it grew; None where files do not count them.
-        bytes: By how many bytes.
     """
 
     from_batch: int

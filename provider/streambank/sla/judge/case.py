@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from streambank.core.units import say_duration, to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import LEVELS, Level, Verdict, say
+from streambank.sla.verdict import Level, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One query at one moment.
+    """One objective of one query at one moment.
 
     Attributes:
         query: Its query; `main` for the only one.
+        newest: When the newest batch of the history was committed; None for none.
     """
 
+    objective: Objective
     job: str
     query: str
     now: datetime
+    newest: datetime | None = None
 
     def verdict(
         self,
-        objective: Objective,
         level: Level,
         why: str,
         *,
@@ -38,6 +40,7 @@ class Case:
         growth: Growth | None = None,
     ) -> Verdict:
         """A verdict of a level that is known."""
+        objective = self.objective
         mute = active(objective.mute, self.now)
         if objective.mute is not None and mute is None:
             evidence = (*evidence, f"Its mute ended at {to_json_time(objective.mute.until)}.")
@@ -50,7 +53,7 @@ class Case:
             why=why,
             unit=objective.promise.unit,
             value=value,
-            limit=_limit(objective, level),
+            limit=objective.limit_of(level),
             warn=objective.warn,
             breach=objective.breach,
             subject=subject,
@@ -59,56 +62,35 @@ class Case:
             since=since if bad else None,
             as_of=as_of,
             evidence=evidence,
-            advice=objective.measure.advice if bad else "",
+            advice=objective.promise.advice if bad else "",
             growth=growth,
             mute=mute,
             at=self.now,
         )
 
+    def unmeasured(self, *evidence: str) -> Verdict:
+        """The verdict where nobody looked, or could not."""
+        why = f"Not measured: {self.objective.promise.meaning}."
+        return self.verdict("unknown", why, evidence=evidence)
+
+    def missing(self, why: str) -> Verdict:
+        """The verdict where what should be there is not."""
+        return self.verdict(self.objective.severity if self.objective.breach is not None else "warn", why)
+
+    def aged(self, at: datetime, what: str) -> Verdict:
+        """The verdict on how old something is.
+
+        Args:
+            what: What it is, as the beginning of a sentence.
+        """
+        age_s = max(0.0, (self.now - at).total_seconds())
+        level = self.objective.level_of(age_s)
+        limit = self.objective.breach if level == "breach" else self.objective.warn
+        since = None if limit is None else at + timedelta(seconds=limit)
+        why = f"{what} has an age of {self.objective.against(level, age_s)}."
+        return self.verdict(level, why, value=age_s, since=since, as_of=at)
+
 
 def active(mute: Mute | None, now: datetime) -> Mute | None:
     """A mute that has not ended."""
     return mute if mute is not None and mute.until > now else None
-
-
-def level_of(objective: Objective, value: float) -> Level:
-    """The level of a value, no worse than the objective's severity."""
-    level: Level = "ok"
-    if objective.promise.exceeds(value, objective.breach):
-        level = "breach"
-    elif objective.promise.exceeds(value, objective.warn):
-        level = "warn"
-    return no_worse(level, objective.severity)
-
-
-def first_limit(objective: Objective) -> float | None:
-    """The limit that a value passes first: that of the warning, or of the breach where nothing warns."""
-    return objective.breach if objective.warn is None else objective.warn
-
-
-def no_worse(level: Level, than: Level) -> Level:
-    """The level, or the milder one that it may be at most."""
-    return min(level, than, key=LEVELS.index)
-
-
-def against(objective: Objective, level: Level, value: float) -> str:
-    """A value and its limit, for a sentence: `12 GB, above the limit of 10 GB`."""
-    unit, limit = objective.promise.unit, _limit(objective, level)
-    text = say(value, unit)
-    if limit is None:
-        return text
-    beyond, within = ("below", "not below") if objective.promise.below else ("above", "not above")
-    what = "limit" if level == "breach" or objective.breach == limit else "warning"
-    return f"{text}, {beyond if level in ('warn', 'breach') else within} the {what} of {say(limit, unit)}"
-
-
-def over(objective: Objective) -> str:
-    """The statistic and window of an objective, for a sentence: `p95 of 1 h`."""
-    if objective.statistic is None or objective.window_s is None:
-        return ""
-    return f"{objective.statistic} of {say_duration(objective.window_s)}"
-
-
-def _limit(objective: Objective, level: Level) -> float | None:
-    """The limit that was passed, or else the one that comes first."""
-    return objective.breach if level == "breach" else first_limit(objective)

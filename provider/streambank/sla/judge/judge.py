@@ -6,7 +6,7 @@ limit that nobody could look at is not kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import SlaPolicy
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.case import Case, active
-from streambank.sla.judge.events import BESIDE_HISTORY, Facts, reported_verdict
+from streambank.sla.judge.facts import REPORTED, Facts
 from streambank.sla.judge.trends import TrendGauge
 from streambank.sla.judge.windows import WindowGauge
 from streambank.sla.objectives import HISTORY, Objective, objectives
@@ -28,11 +28,7 @@ _READ_AGAIN = "Look at the checkpoint and the job's records, and repair what can
 
 @dataclass(frozen=True, slots=True)
 class UnreadableHistory:
-    """A history that should be there and cannot be read.
-
-    Attributes:
-        why: What went wrong, in a sentence.
-    """
+    """A history that should be there and cannot be read."""
 
     query: str
     why: str
@@ -43,7 +39,7 @@ class UnreadableHistory:
 class _Pass:
     """One walk through a history."""
 
-    gauges: tuple[WindowGauge | TrendGauge, ...]
+    gauges: dict[str, WindowGauge | TrendGauge]
     batches: int = 0
     replaced: int = 0
     epoch: int | None = None
@@ -61,7 +57,7 @@ class _Pass:
                 self.epoch = point.epoch
             self.batches += 1 if point.stretch is None else point.stretch.count
             self.newest = point.at
-            for gauge in self.gauges:
+            for gauge in self.gauges.values():
                 gauge.add(point)
 
 
@@ -75,100 +71,73 @@ def judge(
     """Verdicts on one query: that of `history` first, then each objective in the order of the docs.
 
     Args:
-        job: Its job's name.
         history: Its batches; points may be read while they are judged.
-        policy: What the job promises; the usual limits for None.
         now: The moment of the judgement, by which windows end.
     """
-    case, known = Case(job, history.query, now), facts or Facts()
-    wanted = objectives(policy)
-    if isinstance(history, UnreadableHistory):
-        return _unreadable(case, wanted, policy, history, known)
-    limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].measure.metrics]
-    windows = [WindowGauge(one, now) for one in wanted if one.measure.kind == "window"]
-    trends = [
-        TrendGauge(one, limited if one.name == "time_to_limit" else [one], now, known.breaks)
-        for one in wanted
-        if one.measure.kind == "trend"
-    ]
-    walk = _Pass((*windows, *trends))
-    try:
-        walk.walk(history.points)
-    except StreambankError as error:
-        return _unreadable(case, wanted, policy, UnreadableHistory(history.query, error.message), known)
-    measured = {gauge.objective.name: gauge.verdict(case, walk.batches, walk.newest) for gauge in walk.gauges}
-    return (
-        _history(case, policy, history, walk, known),
-        *(
-            measured[one.name] if one.name in measured else reported_verdict(case, one, known, walk.newest)
-            for one in wanted
-        ),
-    )
-
-
-def _history(case: Case, policy: SlaPolicy | None, history: History, walk: _Pass, facts: Facts) -> Verdict:
-    evidence = [*history.notes]
-    if walk.replaced:
-        epochs = ", ".join(map(str, sorted(walk.by_epoch)))
-        evidence.append(
-            f"{walk.replaced} batches of drivers that had been replaced (epochs {epochs}) are left out."
-        )
-    if walk.newest is not None and walk.newest - case.now > _CLOCKS_APART:
-        evidence.append(f"The newest batch is of {to_json_time(walk.newest)}, which is later than now.")
-    odd = len(evidence) > len(history.notes)
-    if facts.unreadable:
-        return _verdict(
-            case,
-            policy,
-            "breach",
-            "Not everything could be read.",
-            walk.newest,
-            (*facts.unreadable, *evidence),
-        )
-    if not walk.batches:
-        return _verdict(case, policy, "unknown", "The history has no batch.", None, tuple(evidence))
-    runs = f" of {history.runs} runs" if history.runs > 1 else ""
-    why = f"The history has {walk.batches} batches{runs}."
-    return _verdict(case, policy, "warn" if odd else "ok", why, walk.newest, tuple(evidence))
-
-
-def _verdict(
-    case: Case,
-    policy: SlaPolicy | None,
-    level: Level,
-    why: str,
-    as_of: datetime | None,
-    evidence: tuple[str, ...],
-    advice: str = _READ_AGAIN,
-) -> Verdict:
-    return Verdict(
-        job=case.job,
-        query=case.query,
+    known, wanted = facts or Facts(), objectives(policy)
+    walk = _Pass(_gauges(wanted, now, known))
+    if isinstance(history, History):
+        try:
+            walk.walk(history.points)
+        except StreambankError as error:
+            history = UnreadableHistory(history.query, error.message)
+    if isinstance(history, History):
+        newest, advice = walk.newest, _READ_AGAIN
+        level, why, evidence = _of_history(history, walk, now, known)
+    else:
+        newest, advice = None, history.advice
+        level, why, evidence = "breach", f"The history cannot be read: {history.why}", known.unreadable
+    first = Verdict(
+        job=job,
+        query=history.query,
         objective=HISTORY,
         level=level,
         why=why,
-        as_of=as_of,
-        evidence=evidence,
+        as_of=newest,
+        evidence=tuple(evidence),
         advice=advice if level in ("warn", "breach") else "",
-        mute=active(policy.mute if policy else None, case.now),
-        at=case.now,
+        mute=active(policy.mute if policy else None, now),
+        at=now,
     )
+    found = [first]
+    for objective in wanted:
+        case, reported = Case(objective, job, history.query, now, newest), REPORTED.get(objective.name)
+        if isinstance(history, UnreadableHistory) and (reported is None or reported.needs_history):
+            found.append(case.verdict("unknown", "The history cannot be read."))
+        elif reported is not None:
+            found.append(reported.verdict(case, known.found.get(objective.name)))
+        else:
+            found.append(walk.gauges[objective.name].verdict(case, walk.batches))
+    return tuple(found)
 
 
-def _unreadable(
-    case: Case,
-    wanted: Iterable[Objective],
-    policy: SlaPolicy | None,
-    history: UnreadableHistory,
-    facts: Facts,
-) -> tuple[Verdict, ...]:
-    why, evidence = f"The history cannot be read: {history.why}", tuple(facts.unreadable)
-    return (
-        _verdict(case, policy, "breach", why, None, evidence, history.advice),
-        *(
-            reported_verdict(case, one, facts, None)
-            if one.name in BESIDE_HISTORY
-            else case.verdict(one, "unknown", "The history cannot be read.")
-            for one in wanted
-        ),
-    )
+def _gauges(wanted: Sequence[Objective], now: datetime, facts: Facts) -> dict[str, WindowGauge | TrendGauge]:
+    """What measures each objective about the history."""
+    found: dict[str, WindowGauge | TrendGauge] = {}
+    limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].metrics]
+    for one in wanted:
+        if one.promise.kind == "window":
+            found[one.name] = WindowGauge(one, now)
+        elif one.promise.kind == "trend":
+            sizes = limited if one.name == "time_to_limit" else [one]
+            found[one.name] = TrendGauge(one, sizes, now, facts.breaks)
+    return found
+
+
+def _of_history(history: History, walk: _Pass, now: datetime, facts: Facts) -> tuple[Level, str, list[str]]:
+    """The level of a history that could be read, why, and what was odd."""
+    odd = []
+    if walk.replaced:
+        epochs = ", ".join(map(str, sorted(walk.by_epoch)))
+        odd.append(
+            f"{walk.replaced} batches of drivers that had been replaced (epochs {epochs}) are left out."
+        )
+    if walk.newest is not None and walk.newest - now > _CLOCKS_APART:
+        odd.append(f"The newest batch is of {to_json_time(walk.newest)}, which is later than now.")
+    evidence = [*facts.unreadable, *history.notes, *odd]
+    if facts.unreadable:
+        return "breach", "Not everything could be read.", evidence
+    if not walk.batches:
+        return "unknown", "The history has no batch.", evidence
+    runs = f" of {history.runs} runs" if history.runs > 1 else ""
+    return "warn" if odd else "ok", f"The history has {walk.batches} batches{runs}.", evidence

@@ -17,12 +17,44 @@ from streambank.control.progress import SegmentHead
 from streambank.control.records import RecordStream
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import number_or_none, time_or_none
+from streambank.core.units import number_or_none, say_duration, time_or_none
 from streambank.job.restart import RESTARTED
+from streambank.sla.fact import Fact
 from streambank.sla.history.history import Records, file_heads
 
 NEWEST_EVENTS = 200
 """How many events are read at most: a start leaves some ten."""
+
+
+_STEPS = {
+    "end": (
+        "the end of the driver before",
+        "Most of it was the end of the driver before: look at how long a batch takes, and at "
+        "stop.force_after.",
+    ),
+    "launch": (
+        "the launch of the driver",
+        "Most of it was the launch of the driver, not the state: look at the load of its machine, at the "
+        "room in its cluster, and at what is installed or fetched at each start.",
+    ),
+    "first-batch": (
+        "from the driver's beginning to its first batch",
+        "Most of it was spent from the driver's beginning to its first batch: look at what the application "
+        "does before its query begins, and at the size of that batch. For a large state, take snapshots more "
+        "often, so that fewer changelogs are replayed.",
+    ),
+    "restore": (
+        "the restore itself",
+        "Most of it was the restore itself: keep a repository or replica near the checkpoint, and the state "
+        "small.",
+    ),
+    "between": (
+        "between the restore and the start",
+        "Most of it lay between the restore and the start: start the job when the restore is done, as "
+        "<job>.restore does.",
+    ),
+}
+"""The steps of a recovery: in words, and what to do where one takes most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +66,6 @@ class Recovery:
             after it, and whatever lay between.
         began_at: When the driver was launched, the one before was asked to make room, or the restore began.
         at: When the first batch after it was recorded.
-        epoch: The epoch of the driver that committed it.
-        savepoint: The savepoint that was restored; None for a start.
         cause: What a restart was for, where a program decided that: `health`.
         steps: Its steps, by their names in `_STEPS`, with how many seconds each took.
     """
@@ -54,16 +84,23 @@ class Recovery:
         """How long it took."""
         return (self.at - self.began_at).total_seconds()
 
+    def as_fact(self) -> Fact:
+        """It in words, with what to do about its longest step where its steps are known."""
+        step = max(self.steps, key=lambda step: step[1], default=None)
+        words, advice = ("", "") if step is None else _STEPS[step[0]]
+        longest = "" if step is None else f" The longest step: {words}, {say_duration(round(step[1]))}."
+        if self.kind == "restore":
+            what = f"A restore of {self.savepoint}.{longest}"
+        else:
+            made_none = " of a driver that made no progress" if self.cause == "health" else ""
+            what = f"A {self.kind}{made_none}, epoch {self.epoch}.{longest}"
+        return Fact(self.at, self.seconds, self.kind, what, advice)
+
 
 def recoveries(
     control: JobControl, query: str | None = None, *, since: datetime | None = None
 ) -> list[Recovery]:
-    """Recoveries of a query, oldest first. One that has not led to a batch yet is not among them.
-
-    Args:
-        query: The query's name; None for the only one.
-        since: Leave out those before; None for all that records tell.
-    """
+    """Recoveries of a query, oldest first. One that has not led to a batch yet is not among them."""
     launched, restarted, leased = _launched(control)
     starts = [
         _recovery(head, launched[head.epoch], restarted.get(head.epoch), leased[head.epoch])

@@ -11,10 +11,10 @@ from streambank.declaration.objectives import Unit
 from streambank.sla.growth.buckets import Gathered
 from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth
 from streambank.sla.history.point import Point
-from streambank.sla.judge.case import Case, against, level_of, no_worse
+from streambank.sla.judge.case import Case
 from streambank.sla.judge.windows import values_of
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import Verdict, say
+from streambank.sla.verdict import Verdict, no_worse, say
 
 _HOURS = 24
 _SILENCE_S, _SILENT_SHARE = 3600.0, 0.25
@@ -89,25 +89,23 @@ class TrendGauge:
     def _growth(self, gathered: Gathered) -> Growth | TooLittle:
         return measure_growth(gathered, min_history_s=self.objective.min_history_s)
 
-    def verdict(self, case: Case, batches: int, newest: datetime | None) -> Verdict:
+    def verdict(self, case: Case, batches: int) -> Verdict:
         """What it amounts to."""
         if not self._gathered:
             why = "No size with a limit was measured." if batches else "The history has no batch."
-            return case.verdict(self.objective, "unknown", why, as_of=newest)
+            return case.verdict("unknown", why, as_of=case.newest)
         trends = {size: self._growth(gathered) for size, gathered in self._gathered.values()}
         grown = {size: trend for size, trend in trends.items() if isinstance(trend, Growth)}
         if not grown:
             why = "; ".join(
                 f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
             )
-            return case.verdict(
-                self.objective, "unknown", f"There is too little history. {why}", as_of=newest
-            )
+            return case.verdict("unknown", f"There is too little history. {why}", as_of=case.newest)
         at = max(growth.at for growth in grown.values())
         silence_s = (case.now - at).total_seconds()
         if silence_s > max(_SILENCE_S, _SILENT_SHARE * max(growth.span_s for growth in grown.values())):
             why = f"Nothing grows while no batch runs: the newest is of {to_json_time(at)}."
-            return case.verdict(self.objective, "unknown", why, as_of=at)
+            return case.verdict("unknown", why, as_of=at)
         if self.objective.name == "time_to_limit":
             left_out = tuple(
                 f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
@@ -118,15 +116,14 @@ class TrendGauge:
 
     def _rate(self, case: Case, size: Size, growth: Growth) -> Verdict:
         value = growth.per_day / _HOURS
-        level = level_of(self.objective, value) if growth.grows else "ok"
+        level = self.objective.level_of(value) if growth.grows else "ok"
         if not growth.sure:
             level = no_worse(level, "warn")
         if growth.grows:
-            why = f"{size.name} grows by {against(self.objective, level, value)}."
+            why = f"{size.name} grows by {self.objective.against(level, value)}."
         else:
             why = f"{size.name} does not certainly grow: {say(value, size.rate)} may be chance."
         return case.verdict(
-            self.objective,
             level,
             why,
             value=value,
@@ -149,10 +146,10 @@ class TrendGauge:
             evidence = [line for size, growth in grown.items() for line in _evidence(size, growth)]
             why = f"Nothing certainly grows towards its limit: {', '.join(size.name for size in grown)}."
             last = max(growth.at for growth in grown.values())
-            return case.verdict(self.objective, "ok", why, as_of=last, evidence=(*evidence, *left_out))
+            return case.verdict("ok", why, as_of=last, evidence=(*evidence, *left_out))
         seconds, size, growth = min(reached, key=lambda one: one[0])
         limit = size.limit or 0.0
-        level = level_of(self.objective, seconds)
+        level = self.objective.level_of(seconds)
         if not growth.sure:
             level = no_worse(level, "warn")
         reach = growth.reach(limit)
@@ -161,9 +158,8 @@ class TrendGauge:
             for after_s in (reach.soonest_s, reach.latest_s)
         )
         return case.verdict(
-            self.objective,
             level,
-            f"{size.name} reaches {say(limit, size.unit)} in {against(self.objective, level, seconds)}.",
+            f"{size.name} reaches {say(limit, size.unit)} in {self.objective.against(level, seconds)}.",
             value=seconds,
             subject=size.name,
             as_of=growth.at,
@@ -178,15 +174,15 @@ class TrendGauge:
 
 def _size(objective: Objective, subject: str) -> Size:
     """What is measured for an objective: a size's own, or the one metric of a rate."""
-    own = objective.measure.kind == "window"
-    metric = objective.name if own else objective.measure.metrics[0]
+    own = objective.promise.kind == "window"
+    metric = objective.name if own else objective.promise.metrics[0]
     rows = objective.promise.unit in ("rows", "rows/h")
     return Size(
         name=f"{metric} of {subject}" if subject else metric,
         unit="rows" if rows else "bytes",
         rate="rows/h" if rows else "bytes/h",
         limit=objective.size_limit if own else None,
-        reset=objective.measure.reset,
+        reset=objective.promise.reset,
     )
 
 

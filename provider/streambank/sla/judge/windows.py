@@ -11,7 +11,7 @@ from statistics import fmean, median
 from streambank.core.units import say_duration, to_json_time
 from streambank.declaration.objectives import HOUR_S, Statistic
 from streambank.sla.history.point import Point
-from streambank.sla.judge.case import Case, against, first_limit, level_of, over
+from streambank.sla.judge.case import Case
 from streambank.sla.objectives import Objective
 from streambank.sla.verdict import LEVELS, Level, Verdict, say
 
@@ -40,7 +40,7 @@ class Series:
     def __init__(self, objective: Objective, begin: datetime) -> None:
         self._objective = objective
         self._promise = objective.promise
-        self._first_limit = first_limit(objective)
+        self._first_limit = objective.first_limit
         self._begin = begin
         self._calm = timedelta(seconds=objective.window_s or 0.0)
         self.values = array("d")
@@ -57,7 +57,7 @@ class Series:
             if self._extreme is None or self._promise.exceeds(value, self._extreme[0]):
                 self._extreme = (value, point.batch)
         if self._promise.exceeds(value, self._first_limit):
-            level = level_of(self._objective, value)
+            level = self._objective.level_of(value)
             begin = point.at if point.stretch is None else point.stretch.began
             for each in LEVELS[LEVELS.index("warn") : LEVELS.index(level) + 1]:
                 first, last = self._over.get(each, (begin, begin))
@@ -71,7 +71,7 @@ class Series:
         """
         if self.values:
             return statistic(self.values, self._objective.statistic)
-        return self.newest if self._objective.measure.stays and self.newest_at == newest else None
+        return self.newest if self._objective.promise.stays and self.newest_at == newest else None
 
     def since(self, level: Level) -> datetime | None:
         """When batches began to be that bad: the first one after a whole window without any."""
@@ -109,38 +109,32 @@ class WindowGauge:
                 self._series[subject] = Series(self.objective, self._begin)
             self._series[subject].add(point, value)
 
-    def verdict(self, case: Case, batches: int, newest: datetime | None) -> Verdict:
-        """What it amounts to.
-
-        Args:
-            batches: How many batches the history has.
-            newest: When the newest of them was.
-        """
+    def verdict(self, case: Case, batches: int) -> Verdict:
+        """What it amounts to."""
         objective = self.objective
-        named = objective.measure.begin
+        named = objective.promise.begin
         if not self._series:
-            return case.verdict(objective, "unknown", _nothing(objective, batches), as_of=newest)
+            return case.verdict("unknown", _nothing(objective, batches), as_of=case.newest)
         known = {
             name: (series, value)
             for name, series in self._series.items()
-            if (value := series.value(newest)) is not None
+            if (value := series.value(case.newest)) is not None
         }
         if not known:
             last = max(series.newest_at for series in self._series.values())
             window = say_duration(objective.window_s or 0.0)
             why = f"{named}: no batch in the last {window}, the newest was at {to_json_time(last)}."
-            return case.verdict(objective, "unknown", why, as_of=last)
+            return case.verdict("unknown", why, as_of=last)
         sign = -1 if objective.promise.below else 1
         order = sorted(known, key=lambda name: sign * known[name][1], reverse=True)
         series, value = known[order[0]]
-        level = level_of(objective, value)
+        level = objective.level_of(value)
         subject = f" of {order[0]}" if order[0] else ""
-        how = over(objective)
+        how = objective.over
         others = [f"{name}: {say(known[name][1], objective.promise.unit)}." for name in order[1:]]
         return case.verdict(
-            objective,
             level,
-            f"{named}{subject}{f' ({how})' if how else ''} is {against(objective, level, value)}.",
+            f"{named}{subject}{f' ({how})' if how else ''} is {objective.against(level, value)}.",
             value=value,
             subject=order[0],
             since=series.since(level),
@@ -151,13 +145,13 @@ class WindowGauge:
 
 def values_of(objective: Objective, point: Point) -> Sequence[tuple[str, float]]:
     """The values of a batch that an objective is about, with the operator or metric that each is of."""
-    metrics = objective.measure.metrics
-    if len(metrics) == 1 and not objective.measure.per_operator:  # nearly all, and there may be millions
+    metrics = objective.promise.metrics
+    if len(metrics) == 1 and not objective.promise.per_operator:  # nearly all, and there may be millions
         value = point.values.get(metrics[0])
         return () if value is None or not math.isfinite(value) else (("", value),)
     found = [
         (f"operator {operator}", values[metric])
-        for operator, values in (point.operators if objective.measure.per_operator else {}).items()
+        for operator, values in (point.operators if objective.promise.per_operator else {}).items()
         for metric in metrics
         if metric in values
     ]
@@ -173,7 +167,7 @@ def values_of(objective: Objective, point: Point) -> Sequence[tuple[str, float]]
 def _nothing(objective: Objective, batches: int) -> str:
     if not batches:
         return "The history has no batch."
-    metrics = " or ".join(objective.measure.metrics)
+    metrics = " or ".join(objective.promise.metrics)
     return (
         f"None of the {batches} batches of the history has {metrics}: "
         "the query has no such value, or does not run under the runner."

@@ -23,8 +23,6 @@ def keep_hot_keys(
     """Keep what was found.
 
     Args:
-        query: The query's name; None for the only one.
-        of: The savepoint or checkpoint that was looked into.
         operators: Of each stateful operator `operator`, `keys` (how many), and of its largest key
             `times_mean`, `rows` and `partitions`; the last three are None where it has no keys.
     """
@@ -35,9 +33,6 @@ def keep_hot_keys(
 
 def read_hot_keys(control: JobControl, query: str | None = None) -> list[Fact] | None:
     """The largest key of each operator against the mean, as it was found last; None where nobody looked.
-
-    Args:
-        query: The query's name; None for the only one.
 
     Raises:
         FormatError: The newest record is damaged (code `damaged-record`).

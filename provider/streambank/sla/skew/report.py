@@ -31,8 +31,6 @@ class SkewReport:
         location: The checkpoint's URI, or `job/savepoint`.
         provider: `hdfs` or `rocksdb`; None for a query without state.
         limit: From which skew on a store is uneven.
-        stores: Every store of every operator.
-        notes: Snapshots that were damaged, and passed over.
     """
 
     location: str
@@ -59,10 +57,6 @@ class SkewReport:
 
 def skew_of_checkpoint(store: Store, batch: int | None = None, *, limit: float = DEFAULT_LIMIT) -> SkewReport:
     """The skew of a checkpoint, whether its query runs or not.
-
-    Args:
-        batch: After which committed batch; the newest one for None.
-        limit: From which skew on a store is uneven.
 
     Raises:
         NotFoundError, FormatError: As `checkpoint.closure.plan_closure`.

@@ -37,10 +37,7 @@ class StoreSkew:
     """One store of one operator, over its partitions.
 
     Attributes:
-        operator: The stateful operator's id.
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-        store: The store's name.
-        parts: Its partitions, from 0 on.
         codec: Compression of its files; by it empty HDFS-backed files are told.
     """
 

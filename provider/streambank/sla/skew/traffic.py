@@ -61,7 +61,6 @@ class BatchSample:
     """What one batch says of the keys of an operator.
 
     Attributes:
-        rows: Rows that reached the operator.
         keys: How many keys these have, as counted by HyperLogLog++.
         quantiles: Of the hashes of their keys, at the middles of `QUANTILES` equal parts.
     """
@@ -97,7 +96,6 @@ class TrafficWindow:
 
     Args:
         sample: The share of rows that is sampled, above 0 and up to 1.
-        max_keys: How many keys are reported.
         salted: For how many partitions the salted hashes are made that are added; None where hashes that lead
             to their keys are added, which are reported.
     """
@@ -170,7 +168,6 @@ def interval(share: float, sampled: int, sample: float) -> tuple[float, float]:
     """Between which shares of all rows a key lies that has a share of the sampled ones.
 
     Args:
-        share: Its share of the sampled rows.
         sample: Which part of all rows was sampled: of 1 nothing is left to chance.
     """
     low = high = share
@@ -199,7 +196,6 @@ def hot_key_facts(
     """The largest key of each operator against the mean: by state, and by the traffic that is measured.
 
     Args:
-        query: The query's name; None for the only one.
         now: The moment; a measurement of traffic that is older than it is fresh does not count.
 
     Returns:
@@ -217,11 +213,7 @@ def hot_key_facts(
 
 
 def as_of(measured: Mapping[str, Any], now: datetime) -> str:
-    """The time of a measurement, for people.
-
-    Args:
-        measured: It, as `ProgressRecord.traffic` gives it.
-    """
+    """The time of a measurement, for people."""
     age_s = max(0, round((now - from_json_time(measured["at"])).total_seconds()))
     before = "" if measured["current"] else f", {_BEFORE}"
     return f"as of {measured['at']} (batch {measured['batch']}), {say_duration(age_s)} ago{before}"
@@ -233,11 +225,7 @@ def facts_of(
     """What a progress record says of hot keys by traffic.
 
     Args:
-        record: The newest record of the query.
         epoch: The newest epoch of the job's lease; None for that of the record.
-
-    Returns:
-        The facts, and why there are none.
     """
     if record is None or record.hot_keys is None:
         return [], ""
@@ -279,12 +267,7 @@ def said_of(operator: Mapping[str, Any]) -> str:
 
 
 def sentence(operator: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
-    """The measurement of an operator in one sentence, without its full stop.
-
-    Args:
-        operator: It, as `TrafficWindow.describe` gives it.
-        measured: The whole measurement, for its window and its sample.
-    """
+    """The measurement of an operator in one sentence, without its full stop."""
     of = (
         f"of {operator['rows']:,} rows within {float(measured['window_s']) / 60:g} min, of which "
         f"{operator['sampled']:,} were sampled"
@@ -321,8 +304,6 @@ class Traffic:
 
     Args:
         points: Of each operator where it is measured: `operator`, `name`, `by`, and `why` if it is not.
-        sample: See `TrafficWindow`, as for the others.
-        clock_s: A clock that does not jump.
     """
 
     def __init__(

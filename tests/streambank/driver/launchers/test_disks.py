@@ -15,7 +15,7 @@ from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.locations import check_space
 from streambank.driver.launchers.disks import TEMPORARY, Disk, DiskLocation, disks_of, places_of
 from streambank.sla.history.point import History
-from streambank.sla.judge.events import Facts
+from streambank.sla.judge.facts import Facts
 from streambank.sla.judge.judge import judge
 from streambank.storage.local.space import FULL_BYTES, Space, space_at
 from tests.support.jobs.simulated_job import BY
@@ -56,7 +56,7 @@ def test_what_is_wrong_with_a_disk_is_said_by_name(space: Space, code: str, says
 
 
 def level(*disks: Disk) -> tuple[str, float | None, str]:
-    verdicts = judge("j", History("main"), None, utc_now(), Facts(disks=disks))
+    verdicts = judge("j", History("main"), None, utc_now(), Facts({"free_space": disks}))
     (found,) = [one for one in verdicts if one.objective == "free_space"]
     return found.level, found.value, found.why
 

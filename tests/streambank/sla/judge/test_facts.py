@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from streambank.control.control import JobControl
 from streambank.control.drills import record_drill
 from streambank.control.generations import Generation
 from streambank.core.units import to_json_time, utc_now
+from streambank.declaration.declaration import Job
 from streambank.declaration.health import HealthPolicy
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
@@ -18,17 +19,12 @@ from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from streambank.sla.judge.events import Drills, Facts, Sign
-from streambank.sla.judge.facts import (
-    breaks_of,
-    drills_seen,
-    facts_of_query,
-    failures_of,
-    newest_savepoints,
-    sign_of,
-    skews_of,
-)
-from streambank.sla.objectives import Objective, objectives
+from streambank.sla.judge.facts import Facts, breaks_of, look_up
+from streambank.sla.judge.reported import Subject
+from streambank.sla.judge.running import Sign, failures_of, sign_of
+from streambank.sla.judge.savepoints import Drills, drills_seen, newest_savepoints
+from streambank.sla.judge.spread import Spread, skews_of
+from streambank.sla.objectives import objectives
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
@@ -52,7 +48,7 @@ def test_a_driver_that_failed_counts_once_by_its_last_word(control: JobControl) 
     event(control, 7, "killed", launch_id="e", why="the queries did not stop")
     event(control, 8, "query-ended", launch_id="f", query="main", failure=None)
     control.store.write("events/0000000099.json", b"{damaged")
-    found = failures_of(control, None)
+    found = failures_of(control, "main")
     assert [(fact.subject, fact.at) for fact in found] == [
         ("a", at(3)), ("c", at(5)), ("d", at(6)), ("e", at(7))
     ]  # fmt: skip
@@ -81,13 +77,13 @@ time.sleep(60)
 """
     with child(code, tmp_path / "streaming_jobs.toml") as process:
         assert process.stdout is not None and process.stdout.readline() == "there\n"
-        assert failures_of(control, None) == []
-    (fact,) = failures_of(control, None)
+        assert failures_of(control, "main") == []
+    (fact,) = failures_of(control, "main")
     assert fact.subject == "launch-1" and "died" in fact.what
     later = utc_now() + timedelta(minutes=1)
     record = line(7, (later - at(0)).total_seconds(), epoch=1)
     control.store.write("progress/main/0000000001.jsonl", record + b"\n")
-    (after,) = failures_of(control, None)
+    (after,) = failures_of(control, "main")
     assert after.at > later.replace(microsecond=0), "it died after its last record"
 
 
@@ -112,10 +108,10 @@ def test_how_long_a_query_may_be_without_progress_grows_with_its_trigger() -> No
 
 def test_generations_that_were_switched_to_are_breaks(control: JobControl) -> None:
     control.generations().ensure_first("file:///ck", by=BY)
-    assert breaks_of(control, None) == ()
+    assert breaks_of(control, "main") == ()
     made = Generation(2, "file:///ck.g0002", "b000003-1", at(9), BY)
     control.generations().records.create(2, made.to_dict())
-    assert breaks_of(control, None) == (at(9),)
+    assert breaks_of(control, "main") == (at(9),)
 
 
 def saved(folder: Path, batches: int) -> tuple[Repository, list[str]]:
@@ -186,24 +182,16 @@ def test_a_checkpoint_that_has_not_begun_is_nothing_to_look_at_and_one_that_is_g
 ) -> None:
     job = declare(tmp_path)
 
-    def facts() -> Facts:
-        return all_facts(job.records(), job.checkpoint, job.repository, at(0))
-
-    assert facts().skews is None and facts().unreadable == ()
+    found = all_facts(job)
+    assert found.found["partition_skew"] == Spread(None) and found.unreadable == ()
     job.records().store.write("progress/main/0000000001.jsonl", line(0, 1) + b"\n")
-    (sentence,) = facts().unreadable
+    (sentence,) = all_facts(job).unreadable
     assert "Its state" in sentence
 
 
-def all_facts(
-    control: JobControl, location: str, repository: str, now: datetime, *, skew: bool = True
-) -> Facts:
-    policy = SlaPolicy({"savepoint_age": Declared(breach=60.0)})
-    wanted: tuple[Objective, ...] = objectives(policy)
-    return facts_of_query(
-        control, None, wanted=wanted, location=location, repository=repository, savepoint_name="flights",
-        now=now, skew=skew,
-    )  # fmt: skip
+def all_facts(job: Job, *, skew: bool = True) -> Facts:
+    wanted = objectives(SlaPolicy({"savepoint_age": Declared(breach=60.0)}))
+    return look_up(Subject(job, "main", job.records(), job.checkpoint, at(0), skew=skew), wanted)
 
 
 def test_what_cannot_be_read_is_said_and_ends_nothing(tmp_path: Path) -> None:
@@ -214,7 +202,7 @@ def test_what_cannot_be_read_is_said_and_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "repository/savepoints/flights").write_text("no folder")
     control.store.write("generation/main/0000000001.json", b"{damaged")
     event(control, 1, "driver-died", launch_id="a", exit_code=1)
-    found = all_facts(control, job.checkpoint, job.repository, at(0))
-    assert found.failures is not None and len(found.failures) == 1
+    found = all_facts(job)
+    assert len(found.found["failed_batches"]) == 1
     assert any("Its generations" in one for one in found.unreadable)
-    assert all_facts(control, job.checkpoint, job.repository, at(0), skew=False).skews is None
+    assert all_facts(job, skew=False).found["partition_skew"] is None

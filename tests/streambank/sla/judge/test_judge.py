@@ -19,8 +19,11 @@ from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.alive import Life
 from streambank.sla.fact import Fact
 from streambank.sla.history.point import History, Point
-from streambank.sla.judge.events import Facts, Sign
+from streambank.sla.judge.facts import Facts
 from streambank.sla.judge.judge import UnreadableHistory, judge
+from streambank.sla.judge.running import Sign
+from streambank.sla.judge.savepoints import NewestSavepoints
+from streambank.sla.judge.spread import Spread
 from streambank.sla.verdict import LEVELS, worst
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
 from tests.support.sla.series import BEGIN
@@ -54,7 +57,7 @@ ALL = declare(**{name: Declared(breach=limit) for name, limit in LIMITS.items()}
 
 
 def test_each_objective_about_a_window_has_a_case() -> None:
-    assert {name for name, promise in PROMISES.items() if promise.measure.kind == "window"} == BAD.keys()
+    assert {name for name, promise in PROMISES.items() if promise.kind == "window"} == BAD.keys()
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -68,7 +71,7 @@ def test_each_objective_about_a_window_is_kept_or_broken_alone(name: str) -> Non
     assert verdict.limit == LIMITS.get(name, PROMISES[name].breach)
     assert verdict.since == NOW - timedelta(seconds=1) - 44 * MINUTE
     assert verdict.as_of == NOW - timedelta(seconds=1)
-    assert verdict.advice == PROMISES[name].measure.advice and verdict.evidence
+    assert verdict.advice == PROMISES[name].advice and verdict.evidence
     others = {one for one, other in broken.items() if one != name and other.level in ("warn", "breach")}
     assert others <= {"growth", "time_to_limit"}
 
@@ -84,15 +87,15 @@ def test_a_steady_hour_gives_no_alarm(seed: int, spread: float) -> None:
         ],
         every=timedelta(seconds=10),
     )
+    nothing = dict.fromkeys(("failed_batches", "recovery_time", "restart_rate", "free_space"), ())
     facts = Facts(
-        savepoints=(Fact(NOW - 5 * MINUTE),),
-        failures=(),
-        recoveries=(),
-        skews=(Fact(NOW, 1.2),),
-        life=Life(True, up=True),
-        sign=Sign(NOW),
-        restarts=(),
-        disks=(),
+        {
+            **nothing,
+            "savepoint_age": NewestSavepoints((Fact(NOW - 5 * MINUTE),)),
+            "partition_skew": Spread((Fact(NOW, 1.2),)),
+            "alive": Life(True, up=True),
+            "progress_age": Sign(NOW),
+        }
     )
     found = judge("flights", History("main", history), ALL, NOW, facts)
     assert worst(one for one in found if one.objective != "hot_key") in ("ok", "unknown")
@@ -182,7 +185,10 @@ def test_an_unreadable_history_is_a_breach_of_its_own() -> None:
         UnreadableHistory("main", "The disk is gone."),
         declare(savepoint_age=Declared(breach=60.0)),
         NOW,
-        Facts(savepoints=(), failures=(Fact(NOW),), unreadable=("Nor can its owner.",)),
+        Facts(
+            {"savepoint_age": NewestSavepoints(()), "failed_batches": (Fact(NOW),)},
+            unreadable=("Nor can its owner.",),
+        ),
     )
     levels = {one.objective: one.level for one in beside}
     assert (levels["savepoint_age"], levels["failed_batches"]) == ("breach", "unknown")
@@ -239,7 +245,13 @@ def test_a_mute_silences_nothing_but_the_telling() -> None:
 
 def test_several_queries_are_judged_each_by_its_own_facts() -> None:
     policy = declare(savepoint_age=Declared(breach=60.0))
-    left = judge("pairs", History("left", batches([STEADY] * 3)), policy, NOW, Facts(savepoints=()))
+    left = judge(
+        "pairs",
+        History("left", batches([STEADY] * 3)),
+        policy,
+        NOW,
+        Facts({"savepoint_age": NewestSavepoints(())}),
+    )
     found = [*left, *judge("pairs", UnreadableHistory("right", "Gone."), policy, NOW)]
     seen = {(one.query, one.objective): one.level for one in found}
     assert seen["left", "savepoint_age"] == "breach" and seen["right", "savepoint_age"] == "unknown"

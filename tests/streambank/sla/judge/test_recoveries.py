@@ -11,7 +11,6 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.units import to_json_time
-from streambank.sla.judge.facts import _recoveries
 from streambank.sla.judge.recoveries import Recovery, recoveries
 from streambank.storage import open_store
 from tests.support.sla.progress_records import at, line
@@ -71,13 +70,13 @@ def test_the_longest_step_of_a_recovery_is_named_with_what_to_do(job: Job) -> No
     job.records(1, (0, 130))
     (one,) = recoveries(job.control)
     assert one.steps == (("launch", 100.0), ("first-batch", 30.0))
-    (fact,) = _recoveries(job.control, None, at(0))
+    fact = one.as_fact()
     assert fact.what == "A start, epoch 1. The longest step: the launch of the driver, 1 min 40 s."
     assert "the load of its machine" in fact.advice and "snapshots" not in fact.advice
     job.restore(200, seconds=500.0)
     job.start(2, 702, launched=701)
     job.records(2, (1, 710))
-    restored = next(one for one in _recoveries(job.control, None, at(150)) if one.subject == "restore")
+    restored = next(one for one in recoveries(job.control) if one.kind == "restore").as_fact()
     assert "The longest step: the restore itself, 8 min 20 s." in restored.what
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.declaration.sla import Declared
 from streambank.sla.history.point import Point
-from streambank.sla.judge.events import Facts
+from streambank.sla.judge.facts import Facts
 from tests.support.sla.judged_histories import days_of, declare, verdicts
 from tests.support.sla.series import BEGIN, both, leak, noisy, points, wave
 

@@ -36,7 +36,7 @@ def judged(name: str, *points: Point) -> Verdict:
     for point in points:
         gauge.add(point)
     newest = points[-1].at if points else None
-    return gauge.verdict(Case("flights", "main", NOW), len(points), newest)
+    return gauge.verdict(Case(KNOWN[name], "flights", "main", NOW, newest), len(points))
 
 
 def ago(minutes: float, batch: int, **values: float) -> Point:
