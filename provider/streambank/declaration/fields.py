@@ -48,7 +48,6 @@ class Source:
         return self.lines.line(path) or 1
 
     def mistake(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
-        """The error for a field."""
         return InputError(
             f"{self.path}, line {self.line(path)}, {'.'.join(path)}: {what}.",
             code="bad-declaration",
@@ -90,7 +89,6 @@ class Fields:
         self._known: set[str] = set()
 
     def mistake(self, name: str, what: str, hint: str = "") -> InputError:
-        """The error for one of the fields."""
         return self.source.mistake((*self.path, name), what, hint)
 
     def _get(self, name: str, kind: type | tuple[type, ...], wanted: str) -> Any:
@@ -134,7 +132,6 @@ class Fields:
         return known
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """A list of strings."""
         value = self._get(name, list, "a list of strings")
         if value is None:
             return None
@@ -144,7 +141,6 @@ class Fields:
         return tuple(value)
 
     def boolean(self, name: str) -> bool | None:
-        """True or false."""
         value: bool | None = self._get(name, bool, "true or false")
         return value
 
@@ -157,14 +153,12 @@ class Fields:
         raise self.mistake(name, f"{value!r} is not a schedule", hint)
 
     def whole(self, name: str, *, minimum: int) -> int | None:
-        """A whole number."""
         value: int | None = self._get(name, int, "a whole number")
         if value is not None and value < minimum:
             raise self.mistake(name, f"it must be at least {minimum}, not {value}")
         return value
 
     def number(self, name: str, *, minimum: float) -> float | None:
-        """A number, whole or not."""
         value: float | None = self._get(name, (int, float), "a number")
         if value is not None and not minimum <= value < math.inf:
             raise self.mistake(name, f"it must be at least {minimum:g}, not {value}")
@@ -186,7 +180,6 @@ class Fields:
         return value.astimezone(UTC)
 
     def time_zone(self, name: str = "time_zone") -> str | None:
-        """The name of a time zone."""
         return self.parsed(name, 'a time zone such as "Europe/Berlin"', check_time_zone)
 
     def parsed(self, name: str, wanted: str, parse: Callable[[str], T]) -> T | None:
@@ -382,7 +375,6 @@ class TomlLines:
                 position = after
 
     def _remember_inline(self, path: KeyPath, table: Mapping[str, Any], line: int) -> None:
-        """The keys of a table within one line."""
         for name, value in table.items():
             self._remember((*path, name), line)
             if isinstance(value, dict):

@@ -97,7 +97,6 @@ class LaunchPolicy:
 
     @property
     def is_registered(self) -> bool:
-        """Whether a launcher starts it that another package registers."""
         return self.on not in PLACES
 
     def comes_back(self, spark: Mapping[str, str]) -> bool:
@@ -265,7 +264,6 @@ def _check_name(job: str, place: str, mode: DeployMode, wrong: Wrong) -> None:
 def _own_fields(
     values: Mapping[str, Any], place: str, wrong: Wrong, inherited: set[str] | frozenset[str]
 ) -> dict[str, Any]:
-    """The fields of this place alone."""
     own = _OF_REGISTERED if place not in PLACES else _OF_PLACE[place]
     found = {name: values[name] for name in own if values.get(name) is not None}
     for other, names in {**_OF_PLACE, _REGISTERED: _OF_REGISTERED}.items():

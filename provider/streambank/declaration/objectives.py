@@ -58,12 +58,15 @@ class Promise:
     tells_of_code: bool = True
 
     @property
+    def is_trend(self) -> bool:
+        return self.kind == "trend"
+
+    @property
     def begin(self) -> str:
         """The meaning as the beginning of a sentence: `Size of the state`, `How long a batch takes`."""
         return self.meaning[:1].upper() + self.meaning[1:]
 
     def exceeds(self, value: float, limit: float | None) -> bool:
-        """Whether a value is on the wrong side of a limit."""
         return limit is not None and (value < limit if self.below else value > limit)
 
 

@@ -70,8 +70,9 @@ def read_policy(table: Fields, kind: type[T], **given: Any) -> T:
     Raises:
         InputError: A field is not known, or cannot be right (code `bad-declaration`).
     """
+    wanted: Any = kind
     found = dict(given)
-    for name, declared, required, read in _shape(kind):
+    for name, declared, required, read in _shape(wanted):
         if name in given:
             continue
         value = read(table, declared)

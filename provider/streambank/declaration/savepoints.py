@@ -49,7 +49,6 @@ class Blackout:
         return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in (self.begin, self.end))
 
     def holds(self, at: time) -> bool:
-        """Whether a time of the day lies in it."""
         minute = at.hour * 60 + at.minute
         if self.begin < self.end:
             return self.begin <= minute < self.end

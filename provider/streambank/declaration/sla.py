@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
-from streambank.core.choices import SEVERITIES, Severity
+from streambank.core.choices import Severity
 from streambank.core.errors import InputError
 from streambank.core.json_text import is_whole_number
 from streambank.core.units import parse_bytes
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
-from streambank.declaration.objectives import HOUR_S, PROMISES, STATISTICS, Promise, Statistic, Unit
+from streambank.declaration.objectives import HOUR_S, PROMISES, Promise, Statistic, Unit
+from streambank.declaration.policy import read_policy
 from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.schedules import longest_gap_s
 
-TRENDS = tuple(name for name, promise in PROMISES.items() if promise.kind == "trend")
-"""Objectives that rest on a trend, which needs some history."""
 MIN_HISTORY_S = HOUR_S
-"""How much, where it is not declared."""
+"""How much history a trend needs, where it is not declared."""
 SCHEDULE = "*/10 * * * *"
 """When `<job>.sla` judges where nothing is declared: each job at minutes of its own."""
 NEVER = "never"
@@ -158,16 +158,12 @@ def without_copy_age(policy: SlaPolicy) -> SlaPolicy:
 
 def _declared(table: Fields, name: str, promise: Promise, time_zone: str | None) -> Declared:
     read = _READERS[promise.unit]
-    found = Declared(
-        warn=read(table, "warn"),
-        breach=read(table, "breach"),
-        window_s=table.duration_s("window") if promise.window_s is not None else None,
-        statistic=_statistic(table) if promise.statistic is not None else None,
-        severity=_severity(table),
-        min_history_s=table.duration_s("min_history") if name in TRENDS else None,
-        mute=_mute(table, time_zone),
-    )
-    table.done()
+    given: dict[str, Any] = {"off": False, "mute": _mute(table, time_zone)}
+    given |= {limit: read(table, limit) for limit in ("warn", "breach")}
+    # What an objective has not is no field of its table.
+    has = {"window_s": promise.window_s, "statistic": promise.statistic, "min_history_s": promise.is_trend}
+    given |= {name: None for name, there in has.items() if not there}
+    found = read_policy(table, Declared, **given)
     _check_sides(table, found, promise)
     return found
 
@@ -185,14 +181,6 @@ def _check_sides(table: Fields, found: Declared, promise: Promise) -> None:
     )
 
 
-def _statistic(table: Fields) -> Statistic | None:
-    return table.choice("statistic", STATISTICS)
-
-
-def _severity(table: Fields) -> Severity | None:
-    return table.choice("severity", SEVERITIES)
-
-
 def _mute(fields: Fields, time_zone: str | None) -> Mute | None:
     """`mute = {until = 2026-12-01T00:00:00Z, why = "..."}`: both are needed."""
     table = fields.table("mute")
@@ -202,14 +190,6 @@ def _mute(fields: Fields, time_zone: str | None) -> Mute | None:
     why = table.required("why", table.text("why"))
     table.done()
     return Mute(until, why)
-
-
-def _bytes(table: Fields, name: str) -> float | None:
-    return table.parsed(name, 'a size such as "10GB"', parse_bytes)
-
-
-def _bytes_per_hour(table: Fields, name: str) -> float | None:
-    return table.parsed(name, 'a growth such as "1MB/h"', _parse_growth)
 
 
 def _parse_growth(text: str) -> int:
@@ -225,18 +205,13 @@ def _milliseconds(table: Fields, name: str) -> float | None:
     return None if seconds is None else seconds * 1000
 
 
-def _number(table: Fields, name: str) -> float | None:
-    return table.number(name, minimum=0)
-
-
 _READERS: Mapping[Unit, Callable[[Fields, str], float | None]] = {
-    "bytes": _bytes,
-    "bytes/h": _bytes_per_hour,
+    "bytes": lambda table, name: table.parsed(name, 'a size such as "10GB"', parse_bytes),
+    "bytes/h": lambda table, name: table.parsed(name, 'a growth such as "1MB/h"', _parse_growth),
     "s": Fields.duration_s,
     "ms": _milliseconds,
-    "rows": _number,
-    "rows/h": _number,
-    "batches": _number,
-    "count": _number,
-    "ratio": _number,
+    **dict.fromkeys(
+        ("rows", "rows/h", "batches", "count", "ratio"),
+        lambda table, name: table.number(name, minimum=0),
+    ),
 }

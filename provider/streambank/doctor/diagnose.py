@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import gettempdir
+from typing import TypeVar
 
 from streambank.checkpoint.position import is_batch
 from streambank.cleaning.left_directories import left_directories
@@ -26,53 +27,25 @@ from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Declarations, Job
 from streambank.declaration.kafka import FACT, kafka_sources
-from streambank.doctor.checks.checkpoint import check_inputs
-from streambank.doctor.checks.clocks import (
-    check_driver,
-    check_files,
-    check_happened,
-    check_planned,
-    check_service,
-    check_taken,
+from streambank.doctor.checks import (
+    checkpoint,
+    clocks,
+    damage,
+    heap,
+    kept,
+    left,
+    liveness,
+    locations,
+    releases,
+    rocksdb,
+    rows,
+    signatures,
+    sites,
+    snapshots,
+    sources,
+    state_growth,
+    state_rows,
 )
-from streambank.doctor.checks.damage import check_damage
-from streambank.doctor.checks.heap import check_heap
-from streambank.doctor.checks.kept import check_kept_settings
-from streambank.doctor.checks.left import check_left
-from streambank.doctor.checks.liveness import check_life
-from streambank.doctor.checks.locations import (
-    MountOf,
-    check_apart_from_data,
-    check_authentication,
-    check_fence,
-    check_local_dir,
-    check_location,
-    check_one_disk,
-    check_openness,
-    check_owners,
-    check_records_apart,
-    check_rules,
-    check_space,
-    machine_bytes,
-)
-from streambank.doctor.checks.releases import check_release
-from streambank.doctor.checks.rocksdb import check_changelog, check_memory
-from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
-from streambank.doctor.checks.signatures import check_signatures
-from streambank.doctor.checks.sites import check_sites
-from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
-from streambank.doctor.checks.sources import (
-    check_application,
-    check_asked,
-    check_kafka,
-    check_repeats,
-    check_replay,
-    check_sinks,
-    check_table_files,
-    check_tables,
-)
-from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
-from streambank.doctor.checks.state_rows import check_state_rows
 from streambank.doctor.spark_conf import conf_of
 from streambank.doctor.subject import (
     CheckResult,
@@ -104,6 +77,7 @@ from streambank.storage import normalize_location, open_store
 from streambank.storage.local.mounts import mount_of
 from streambank.storage.store import FileInfo, Store
 
+T = TypeVar("T")
 _DATED = 20
 """So many of the newest savepoints and events are looked at for a time that has not come."""
 
@@ -112,8 +86,8 @@ _DATED = 20
 class Machine:
     """This machine, as far as findings rest on it; tests give another one."""
 
-    mount_of: MountOf = mount_of
-    memory_bytes: int | None = field(default_factory=machine_bytes)
+    mount_of: locations.MountOf = mount_of
+    memory_bytes: int | None = field(default_factory=locations.machine_bytes)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     clock: Callable[[], datetime] = utc_now
 
@@ -187,14 +161,15 @@ def _of_life(job: Job, machine: Machine, jobs: Declarations | None) -> list[Find
     try:
         records = job.records()
         life = job_life(records, now, queries=job.queries, start_s=job.start.timeout_s)
-        safe = check_authentication(conf_of(job))
+        safe = locations.check_authentication(conf_of(job))
         repository = open_store(job.repository)
-        apart = check_records_apart(job.name, records.store, repository)
+        apart = locations.check_records_apart(job.name, records.store, repository)
         key_file = machine.environment.get(VARIABLE)
-        signed = check_signatures(job.name, repository, records.signer.keys, key_file)
-        sites = check_sites(job.name, site_status(job, records))
-        owners = () if jobs is None else check_owners(job, jobs)
-        return gathered([*check_life(job.name, life, now), *sites, *apart, *owners, *signed, *safe])
+        signed = signatures.check_signatures(job.name, repository, records.signer.keys, key_file)
+        at_sites = sites.check_sites(job.name, site_status(job, records))
+        owners = () if jobs is None else locations.check_owners(job, jobs)
+        alive = liveness.check_life(job.name, life, now)
+        return gathered([*alive, *at_sites, *apart, *owners, *signed, *safe])
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
@@ -233,13 +208,18 @@ def _of_job(job: Job, name: str, machine: Machine, spark: str | None) -> Diagnos
         seen = [
             *first,
             nothing,
-            *check_location(location, machine.mount_of),
-            *_guarded("free space", lambda: check_space(disks_of_job(job, job.records()), 0)),
+            *locations.check_location(location, machine.mount_of),
+            *_guarded("free space", lambda: locations.check_space(disks_of_job(job, job.records()), 0)),
             *_places(job, location, machine),
         ]
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
-    left = left_directories(job, name, now=machine.clock())
-    seen = [*first, *_families(query, {}, machine), *check_left(left), *_other_release(query, spark)]
+    directories = left_directories(job, name, now=machine.clock())
+    seen = [
+        *first,
+        *_families(query, {}, machine),
+        *left.check_left(directories),
+        *_other_release(query, spark),
+    ]
     return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
 
 
@@ -268,33 +248,35 @@ def _lost_savepoints(error: StreambankError, repository: str) -> Finding:
 def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[CheckResult]:
     listing, closure, now = query.planner.index.listing, query.closure, machine.clock()
     all_sinks = {**_file_sinks(query), **sinks}
+    saved = query.savepoints or ()
     found: list[CheckResult] = [
-        *check_inputs(query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()),
-        *_guarded("damage of the checkpoint", lambda: check_damage(query)),
+        *checkpoint.check_inputs(query.checkpoint, query.inspection, listing, all_sinks, now, saved),
+        *_guarded("damage of the checkpoint", lambda: damage.check_damage(query)),
     ]
     yield from _beside_a_driver(found) if query.is_driven else found
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
-    yield from check_location(query.checkpoint.uri, machine.mount_of)
+    yield from locations.check_location(query.checkpoint.uri, machine.mount_of)
     yield from _guarded("free space", lambda: _space(query, listing.bytes))
     outputs = [sink.uri for sink in all_sinks.values()]
     yield from _guarded(
-        "places", lambda: check_apart_from_data(folders_of_live(query.checkpoint, outputs), _own(query))
+        "places",
+        lambda: locations.check_apart_from_data(folders_of_live(query.checkpoint, outputs), _own(query)),
     )
     yield from _storage(query, machine)
     if closure is not None:
         named = (query.checkpoint.uri, *((*query.job.args, *query.job.spark.values()) if query.job else ()))
         yield from _guarded(
-            "sources", lambda: check_replay(closure, query.planner, query.oldest, named=named)
+            "sources", lambda: sources.check_replay(closure, query.planner, query.oldest, named=named)
         )
         brokers = Brokers(query.job.kafka if query.job is not None else None)
-        yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
-        yield from check_repeats(closure.sources, kafka_sources(query.facts, brokers))
-    yield from check_sinks((kind, path) for path, kind in _unguarded_sinks(query).items())
-    yield from _guarded("tables", lambda: check_tables(_tables(query)))
-    yield from _guarded("files of tables", lambda: check_table_files(_lost(query)))
-    yield from check_asked(query.savepoints[0] if query.savepoints else None)
+        yield from _guarded("kafka", lambda: sources.check_kafka(query.oldest, brokers, now))
+        yield from sources.check_repeats(closure.sources, kafka_sources(query.facts, brokers))
+    yield from sources.check_sinks((kind, path) for path, kind in _unguarded_sinks(query).items())
+    yield from _guarded("tables", lambda: sources.check_tables(_tables(query)))
+    yield from _guarded("files of tables", lambda: sources.check_table_files(_lost(query)))
+    yield from sources.check_asked(query.savepoints[0] if query.savepoints else None)
     if query.job is not None:
-        yield from check_application(Path(query.job.application))
+        yield from sources.check_application(Path(query.job.application))
     if closure is not None and closure.operators:
         yield from _state(query, machine)
 
@@ -331,7 +313,7 @@ def _space(query: Query, savepoint_bytes: int) -> Iterator[Finding]:
         places = [DiskLocation("checkpoint", query.checkpoint.uri), DiskLocation(TEMPORARY, gettempdir())]
         places += [DiskLocation("repository", query.repository)] if query.repository is not None else []
         disks = disks_of(place for place in places if place.is_there)
-    yield from check_space(disks, savepoint_bytes, _grows_by(query.points))
+    yield from locations.check_space(disks, savepoint_bytes, _grows_by(query.points))
 
 
 def _grows_by(points: Sequence[Point]) -> float:
@@ -346,57 +328,48 @@ def _grows_by(points: Sequence[Point]) -> float:
 
 
 def _other_release(query: Query, spark: str | None) -> Iterator[CheckResult]:
-    return iter(()) if spark is None else check_release(query, spark)
+    return iter(()) if spark is None else releases.check_release(query, spark)
 
 
 def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
-    """What there is to say of the state of a query that has some."""
     closure = query.closure
     if closure is None:
         return
     index, conf, reported = query.planner.index, query.conf, query.operators
-    columns: list[StateColumns] = []
-    for guarded_column in _guarded_columns(query):
-        if isinstance(guarded_column, SkippedCheck):
-            yield guarded_column
-        else:
-            columns.append(guarded_column)
-    yield from check_bounded(columns, query.points)
-    yield from check_nested(columns, reported)
+    declared = conf.declared if conf is not None else {}
+    bounded = "whether the state is bounded"
+    kept_columns = [*_guarded(bounded, lambda: state_growth.columns_of(closure, query.planner))]
+    yield from (one for one in kept_columns if isinstance(one, SkippedCheck))
+    columns = [one for one in kept_columns if not isinstance(one, SkippedCheck)]
+    yield from state_growth.check_bounded(columns, query.points)
+    yield from rows.check_nested(columns, reported)
     yield from _guarded(
-        "rows of the state", lambda: check_state_rows(query.checkpoint, closure, query.planner, columns)
+        "rows of the state",
+        lambda: state_rows.check_state_rows(query.checkpoint, closure, query.planner, columns),
     )
-    yield from check_skew(closure, query.checkpoint.uri)
+    yield from rows.check_skew(closure, query.checkpoint.uri)
     yield from _guarded("hot keys", lambda: _hot_keys(query))
-    yield from check_kept_settings(query.name, closure, conf.declared if conf is not None else {})
-    yield from check_heap(closure, reported, conf)
-    yield from check_changelog(closure, index, query.points)
-    yield from check_memory(closure, reported, conf, machine.memory_bytes)
-    yield from check_lag(closure, _batch_period_s(index.listing), conf.declared if conf is not None else {})
-    yield from check_checksums(closure, index.listing)
-    yield from check_restarts(closure, query.points, query.now, managed=bool(query.records))
+    yield from kept.check_kept_settings(query.name, closure, declared)
+    yield from heap.check_heap(closure, reported, conf)
+    yield from rocksdb.check_changelog(closure, index, query.points)
+    yield from rocksdb.check_memory(closure, reported, conf, machine.memory_bytes)
+    yield from snapshots.check_lag(closure, _batch_period_s(index.listing), declared)
+    yield from snapshots.check_checksums(closure, index.listing)
+    yield from snapshots.check_restarts(closure, query.points, query.now, managed=bool(query.records))
     if closure.spark.provider == "rocksdb":
         environment = machine.environment
         if query.job is not None:
             environment = driver_environment(environment, extra=query.job.env)
-        yield from check_local_dir(conf, environment, _ran_here(query), machine.mount_of)
-
-
-def _guarded_columns(query: Query) -> Iterator[StateColumns | SkippedCheck]:
-    try:
-        if query.closure is not None:
-            yield from columns_of(query.closure, query.planner)
-    except StreambankError as error:
-        yield SkippedCheck("whether the state is bounded", error.message, error.hint)
+        yield from locations.check_local_dir(conf, environment, _ran_here(query), machine.mount_of)
 
 
 def _hot_keys(query: Query) -> Iterator[CheckResult]:
     if query.control is None:
-        return check_hot_keys(None)
+        return rows.check_hot_keys(None)
     keys, why = hot_key_facts(query.control, query.query, query.now)
     declared = query.job is not None and query.job.hot_keys is not None
     without = _launched_without_hot_keys(query.control) if declared else ""
-    return check_hot_keys(keys, why, declared=declared, without=without)
+    return rows.check_hot_keys(keys, why, declared=declared, without=without)
 
 
 def _launched_without_hot_keys(control: JobControl) -> str:
@@ -409,24 +382,24 @@ def _launched_without_hot_keys(control: JobControl) -> str:
 
 
 def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[CheckResult]:
-    yield from check_files(listing, machine.clock())
-    yield from check_planned(query.planner, query.inspection.last_committed_batch)
-    yield from check_driver(query.records[-1] if query.records else None, machine.clock())
-    yield from check_service(query.checkpoint, machine.clock)
+    yield from clocks.check_files(listing, machine.clock())
+    yield from clocks.check_planned(query.planner, query.inspection.last_committed_batch)
+    yield from clocks.check_driver(query.records[-1] if query.records else None, machine.clock())
+    yield from clocks.check_service(query.checkpoint, machine.clock)
     if query.repository is not None:
         newest = newest_good(open_store(query.repository), query.name, _DATED)
-        yield from check_taken(newest, machine.clock())
+        yield from clocks.check_taken(newest, machine.clock())
     if query.control is not None:
         events = [record.data for record in query.control.events(newest=_DATED)]
-        yield from check_happened(events, machine.clock())
+        yield from clocks.check_happened(events, machine.clock())
 
 
 def _storage(query: Query, machine: Machine) -> Iterator[CheckResult]:
     location = query.checkpoint.uri
-    yield from check_rules("checkpoint", query.checkpoint)
+    yield from locations.check_rules("checkpoint", query.checkpoint)
     leased = query.control is not None and query.control.lease.view() is not None
     began = query.inspection.last_planned_batch is not None
-    yield from check_fence(location, declared=query.job is not None, leased=leased, began=began)
+    yield from locations.check_fence(location, declared=query.job is not None, leased=leased, began=began)
     if query.job is not None:
         yield from _places(query.job, location, machine)
     elif query.repository is not None:
@@ -447,11 +420,11 @@ def _repository(
     location: str, repository: str, replicas: Iterable[str], machine: Machine
 ) -> Iterator[CheckResult]:
     uri = normalize_location(repository)
-    yield from check_openness(normalize_location(location), uri)
-    yield from check_one_disk(normalize_location(location), uri, tuple(replicas), machine.mount_of)
+    yield from locations.check_openness(normalize_location(location), uri)
+    yield from locations.check_one_disk(normalize_location(location), uri, tuple(replicas), machine.mount_of)
     store = open_store(uri)
-    yield from check_rules("repository", store)
-    yield from check_service(store, machine.clock)
+    yield from locations.check_rules("repository", store)
+    yield from clocks.check_service(store, machine.clock)
 
 
 def _file_sinks(query: Query) -> dict[str, Store]:
@@ -535,7 +508,7 @@ def _batch_period_s(listing: Mapping[str, FileInfo]) -> float | None:
     return median(steps) if steps else None
 
 
-def _guarded(what: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
+def _guarded(what: str, look: Callable[[], Iterable[T]]) -> Iterator[T | SkippedCheck]:
     """What a look gives; where it fails half way, what it gave so far, and why it ended."""
     try:
         yield from look()

@@ -101,7 +101,6 @@ class SparkConf:
         return float(text) if re.fullmatch(r"[0-9]*\.?[0-9]+", text) else None
 
     def is_on(self, name: str) -> bool:
-        """Whether a switch that is off by default is on."""
         return self.declared.get(name, "").strip().lower() == "true"
 
 

@@ -246,6 +246,10 @@ UNDECLARED = (
     "The query is not declared as a job, so its memory and its master are not known.",
     "Declare it in the jobs file, and say --job NAME --jobs FILE.",
 )
+UNCOUNTED = (
+    "The declaration does not say how many executors there are.",
+    "Declare spark.executor.instances, with spark.dynamicAllocation.enabled = false.",
+)
 """Why something was not looked at, and what would let it be seen."""
 
 CheckResult = Finding | SkippedCheck

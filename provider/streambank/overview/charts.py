@@ -176,7 +176,6 @@ def sparkline(judged: Sequence[Judged]) -> dict[str, Any] | None:
 
 
 def _stepped(sizes: Sequence[Sizes], first: datetime, step_s: float) -> list[Sizes | None]:
-    """The last size within each step."""
     found: list[Sizes | None] = [None] * STEPS
     for one in sizes:
         if one.at > first:  # a step ends with its last moment, as all of them do with the newest batch

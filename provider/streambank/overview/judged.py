@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,8 +12,8 @@ from streambank.declaration.sla import SlaPolicy
 from streambank.kafka.settings import Brokers
 from streambank.sla.assess import Material, job_material, look_at_life
 from streambank.sla.charts import Chart, charts_of
-from streambank.sla.history.history import StreamedHistory
-from streambank.sla.history.point import History, Point
+from streambank.sla.history.history import passed_through
+from streambank.sla.history.point import Point
 from streambank.sla.judge.judge import UnreadableHistory, judge
 from streambank.sla.skew.report import SkewReport
 from streambank.sla.verdict import Verdict
@@ -69,37 +69,24 @@ def drawn(
         material: What it was judged by; its history is read once more.
     """
     charts: list[Chart] = []
-    seen = _Sizes(material.history)
-    query = material.history.query
+    sizes: list[Sizes] = []
+
+    def sized(points: Iterable[Point]) -> Iterator[Point]:
+        sizes.clear()
+        for point in points:
+            rows, size_bytes = point.values.get("state_rows"), point.values.get("state_bytes")
+            if rows is not None or size_bytes is not None:
+                sizes.append(Sizes(point.at, rows, size_bytes))
+            yield point
+
     unreadable = list(material.facts.unreadable)
     if isinstance(material.history, UnreadableHistory):
         unreadable.insert(0, material.history.why)
     else:
         try:
-            charts = charts_of(StreamedHistory(query, seen), policy, now, breaks=material.facts.breaks)
+            history = passed_through(material.history, sized)
+            charts = charts_of(history, policy, now, breaks=material.facts.breaks)
         except StreambankError as error:
             unreadable.insert(0, error.message)
-    return Judged(query, verdicts, tuple(charts), tuple(seen.sizes), skew, tuple(dict.fromkeys(unreadable)))
-
-
-class _Sizes:
-    """The points of a history; the size of the state is kept of each that goes by."""
-
-    def __init__(self, history: History | UnreadableHistory) -> None:
-        self._history = history if isinstance(history, History) else History(history.query)
-        self.sizes: list[Sizes] = []
-
-    @property
-    def runs(self) -> int:
-        return self._history.runs
-
-    def notes(self) -> tuple[str, ...]:
-        return self._history.notes
-
-    def __iter__(self) -> Iterator[Point]:
-        self.sizes.clear()
-        for point in self._history.points:
-            rows, size_bytes = point.values.get("state_rows"), point.values.get("state_bytes")
-            if rows is not None or size_bytes is not None:
-                self.sizes.append(Sizes(point.at, rows, size_bytes))
-            yield point
+    query, unread = material.history.query, tuple(dict.fromkeys(unreadable))
+    return Judged(query, verdicts, tuple(charts), tuple(sizes), skew, unread)

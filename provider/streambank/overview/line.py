@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -63,7 +64,6 @@ def of_status(look: Look, earlier: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(look: Look, status: JobStatus, records: JobControl, earlier: Mapping[str, Any]) -> dict[str, Any]:
-    """The same where the status can be read."""
     watch, health, site, queries = status.watch, status.health, status.site, status.queries.values()
     return {
         **_nothing(look),
@@ -74,15 +74,7 @@ def _known(look: Look, status: JobStatus, records: JobControl, earlier: Mapping[
         "since": status.since,
         "down_since": status.down_since,
         "down_why": status.down_why,
-        "watch": None
-        if watch is None
-        else {
-            "expected": watch.expected,
-            "watched": watch.watched,
-            "by": watch.by,
-            "seen_at": watch.seen_at,
-            "why": watch.why,
-        },
+        "watch": None if watch is None else asdict(watch),
         "health": None if health is None else {"state": health.state, "why": health.why},
         "batch": status.batch,
         "batch_at": max((one.progress_at for one in queries if one.progress_at), default=None),
@@ -106,43 +98,27 @@ def guarded(look: Look, part: str, make: Callable[[], dict[str, Any]]) -> dict[s
         return {}
 
 
+_FIELDS = (
+    *("format", "job", "at", "site", "desired", "state", "state_why", "since", "down_since", "down_why"),
+    *("restarted", "watch", "health", "operation", "queries", "batch", "batch_at", "watermark"),
+    *("watermark_lag_s", "lag", "state_rows", "state_bytes", "batch_s", "commit_s", "spark", "level"),
+    *("verdicts", "objectives", "savepoint", "replicas", "drill", "waits", "parts", "error"),
+)
+
+
 def _nothing(look: Look) -> dict[str, Any]:
     """The fields in their order, as they are where nothing is known."""
-    return {
+    return dict.fromkeys(_FIELDS) | {
         "format": FORMAT,
         "job": look.job.name,
         "at": to_json_time(look.now),
-        "site": None,
-        "desired": None,
         "state": "unreadable",
         "state_why": "",
-        "since": None,
-        "down_since": None,
         "down_why": "",
-        "restarted": None,
-        "watch": None,
-        "health": None,
-        "operation": None,
         "queries": list(look.job.queries),
-        "batch": None,
-        "batch_at": None,
-        "watermark": None,
-        "watermark_lag_s": None,
-        "lag": None,
-        "state_rows": None,
-        "state_bytes": None,
-        "batch_s": None,
-        "commit_s": None,
-        "spark": None,
-        "level": None,
-        "verdicts": [],
+        **{name: [] for name in ("verdicts", "replicas", "waits")},
         "objectives": {},
-        "savepoint": None,
-        "replicas": [],
-        "drill": None,
-        "waits": [],
         "parts": {},
-        "error": None,
     }
 
 
@@ -376,7 +352,6 @@ def _bare(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _shorter(name: str, value: Any, most: int) -> Any:
-    """The same with shorter texts."""
     if isinstance(value, str):
         kept = name in _IDENTIFYING or name.endswith(("at", "since", "until", "watermark"))
         return shortened(value, max(most, _IDENTIFYING_CHARACTERS) if kept else most)

@@ -104,7 +104,6 @@ class Look:
             return {"error": self.error(error)}
 
     def error(self, error: Exception) -> dict[str, str]:
-        """An error as a page shows it: `code`, `message` and `hint`."""
         if isinstance(error, StreambankError):
             found = {"code": error.code, "message": error.message, "hint": error.hint}
         elif isinstance(error, OSError):

@@ -122,7 +122,6 @@ def _shared(variables: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ..
 
 @lru_cache(maxsize=2048)
 def _secrets(variables: tuple[tuple[str, str], ...], named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """The secrets of an environment, and of what a job names."""
     known = dict(variables)
     filled = [(name, _filled(value, known)) for name, value in named]
     within = [found for _, value in filled for found in secrets_within(value)]
@@ -131,7 +130,6 @@ def _secrets(variables: tuple[tuple[str, str], ...], named: tuple[tuple[str, str
 
 
 def _filled(value: str, variables: Mapping[str, str]) -> str:
-    """A value with its variables, where they are set."""
     try:
         return fill_in(value, variables, lambda what, hint: ValueError(what))
     except ValueError:

@@ -96,7 +96,6 @@ def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]
 
 
 def _either(job: Job, report: JsonDict) -> dict[str, Any]:
-    """What reports of drills and of restores say alike."""
     repository, by = report.get("repository"), report.get("by")
     return {
         "at": report.get("started_at"),

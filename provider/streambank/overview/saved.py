@@ -138,7 +138,6 @@ def savepoint_files(store: Store, name: str) -> dict[str, FileInfo]:
 def _names(
     store: Store, job: Job, ids: set[tuple[str, str]]
 ) -> tuple[Mapping[tuple[str, str], tuple[str, ...]], frozenset[tuple[str, str]]]:
-    """The names of savepoints, and those names that have records."""
     records = list(listed_names(store, job.name))
     if len(records) > _NAMES:
         return {}, frozenset()

@@ -86,7 +86,6 @@ def _row(one: SavedOne, retention: Policy | None) -> dict[str, Any]:
 
 
 def _drilled(drill: Mapping[str, Any] | None, repository: str) -> dict[str, Any] | None:
-    """The newest drill of a savepoint; None where none is known."""
     if drill is None:
         return None
     place = drill["repository"]

@@ -78,7 +78,6 @@ class Snapshot:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Snapshot:
-        """The snapshot that `to_dict` gave; its parts may be missing."""
         return cls(data["line"], data.get("parts") or {})
 
 
@@ -132,7 +131,6 @@ def _check(asked: Collection[str]) -> None:
 
 
 def _makers(look: Look) -> dict[str, Callable[[], dict[str, Any]]]:
-    """What makes the content of each part."""
     return {
         "status": lambda: _status(look),
         "repository": lambda: repository_part(look),
@@ -219,7 +217,6 @@ def _taken_over(line: Mapping[str, Any], asked: Collection[str]) -> dict[str, An
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    """A value that should be a mapping; empty where it is none."""
     return value if isinstance(value, Mapping) else {}
 
 

@@ -19,8 +19,8 @@ from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError
 from streambank.core.names import check_name
-from streambank.core.shape import JsonObject
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import JsonObject, decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.objectives import OF_JOB
 from streambank.sla.verdict import LEVELS, Level, Verdict
 
@@ -30,16 +30,23 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(JsonObject):
     """Something that was told of and has not healed.
 
     Attributes:
-        level: The worst level that was told: `warn` or `breach`.
+        level: The worst level that was told.
     """
 
-    level: Level
+    job: str
+    query: str
+    objective: str
+    level: Literal["warn", "breach"]
     since: datetime
     told_at: datetime
+
+    @property
+    def key(self) -> Key:
+        return self.job, self.query, self.objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +55,12 @@ class OpenAlerts:
 
     open: Mapping[Key, Open] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, *alerts: Open) -> OpenAlerts:
+        return cls({one.key: one for one in alerts})
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "open": [
-                {
-                    "job": job,
-                    "query": query,
-                    "objective": objective,
-                    "level": one.level,
-                    "since": to_json_time(one.since),
-                    "told_at": to_json_time(one.told_at),
-                }
-                for (job, query, objective), one in sorted(self.open.items())
-            ],
-        }
+        return {"format": FORMAT, "open": [one.to_dict() for _, one in sorted(self.open.items())]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +103,14 @@ def news(
                 after[key] = was
             continue
         if LEVELS.index(verdict.level) >= LEVELS.index(least):
-            if was is None:
-                since = verdict.since or verdict.at
-                found.append(LevelChange("broke", verdict, since, None))
-                after[key] = Open(verdict.level, since, verdict.at)
-            elif LEVELS.index(verdict.level) > LEVELS.index(was.level):
-                since = _begun(verdict, was)
-                found.append(LevelChange("worse", verdict, since, was.level))
-                after[key] = Open(verdict.level, since, verdict.at)
+            level: Literal["warn", "breach"] = "breach" if verdict.level == "breach" else "warn"
+            since = verdict.since or verdict.at if was is None else _begun(verdict, was)
+            if was is None or LEVELS.index(level) > LEVELS.index(was.level):
+                kind: Literal["broke", "worse"] = "broke" if was is None else "worse"
+                found.append(LevelChange(kind, verdict, since, None if was is None else was.level))
+                after[key] = Open(*key, level, since, verdict.at)
             else:
-                after[key] = replace(was, since=_begun(verdict, was))
+                after[key] = replace(was, since=since)
         elif was is not None:
             if verdict.level == "ok":
                 found.append(LevelChange("healed", verdict, was.since, was.level))
@@ -162,27 +158,24 @@ def read_told(data: Any) -> OpenAlerts:
     Raises:
         FormatError: It is something else, or of a later version (code `bad-told`).
     """
-    try:
-        if data["format"] != FORMAT:
-            raise ValueError(f"format {data['format']}")
-        return OpenAlerts({_key(one): _open(one) for one in data["open"]})
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"The record of SLA alerts cannot be read: {error!r}.",
-            code="bad-told",
-            hint="Delete it. Everything that is broken is then reported once more.",
-        ) from error
+    told = decode(_Told, data, "record of SLA alerts", refuse=_bad_told)
+    if told.format != FORMAT:
+        raise _bad_told("record of SLA alerts", f"it has the format {told.format}")
+    return OpenAlerts.of(*told.open)
 
 
-def _key(one: Mapping[str, Any]) -> Key:
-    return str(one["job"]), str(one["query"]), str(one["objective"])
+@dataclass(frozen=True, slots=True)
+class _Told:
+    format: int
+    open: tuple[Open, ...]
 
 
-def _open(one: Mapping[str, Any]) -> Open:
-    if one["level"] not in ("warn", "breach"):
-        raise ValueError(f"level {one['level']!r}")
-    level: Level = "breach" if one["level"] == "breach" else "warn"
-    return Open(level, from_json_time(str(one["since"])), from_json_time(str(one["told_at"])))
+def _bad_told(what: str, why: str) -> FormatError:
+    return FormatError(
+        f"The {what} cannot be read: {why}.",
+        code="bad-told",
+        hint="Delete it. Everything that is broken is then reported once more.",
+    )
 
 
 def read(control: JobControl, teller: str) -> OpenAlerts:

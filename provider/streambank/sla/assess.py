@@ -6,7 +6,7 @@ where an objective asks, and put to the newest batch of the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, beside_a_driver, job_life
 from streambank.kafka.settings import Brokers
-from streambank.sla.history.history import Records, StreamedHistory
+from streambank.sla.history.history import Records, passed_through
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.history.point import History, Point
@@ -308,28 +308,15 @@ def with_directory(history: History, location: str, wanted: Sequence[Objective])
     if not any(objective.name == "checkpoint_bytes" for objective in wanted):
         return history
     index = CheckpointIndex.build(list_checkpoint(open_store(location)))
-    return StreamedHistory(history.query, _LastWith(history, directory_sizes(index)))
+    sizes = directory_sizes(index)
 
-
-class _LastWith:
-    """The points of a history; the last has some values more."""
-
-    def __init__(self, history: History, values: Mapping[str, float]) -> None:
-        self._history = history
-        self._values = values
-
-    @property
-    def runs(self) -> int:
-        return self._history.runs
-
-    def notes(self) -> tuple[str, ...]:
-        return self._history.notes
-
-    def __iter__(self) -> Iterator[Point]:
+    def with_sizes(points: Iterable[Point]) -> Iterator[Point]:
         last: Point | None = None
-        for point in self._history.points:
+        for point in points:
             if last is not None:
                 yield last
             last = point
         if last is not None:
-            yield replace(last, values={**last.values, **self._values})
+            yield replace(last, values={**last.values, **sizes})
+
+    return passed_through(history, with_sizes)

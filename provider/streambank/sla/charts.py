@@ -87,8 +87,6 @@ class Chart:
 
 @dataclass(slots=True)
 class _Drawn:
-    """What is gathered of one objective's subject."""
-
     objective: Objective
     subject: str
     dots: list[Dot] = field(default_factory=list)

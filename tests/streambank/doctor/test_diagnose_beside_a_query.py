@@ -13,7 +13,6 @@ from streambank.control.processes import this_process
 from streambank.core.finding import Finding
 from streambank.declaration.declaration import Job
 from streambank.doctor.checks import installation
-from streambank.doctor.checks.checkpoint import check_checkpoint
 from streambank.doctor.diagnose import diagnose_checkpoint, diagnose_job
 from streambank.driver.damage import damaged_query
 from streambank.job.status import job_status
@@ -26,6 +25,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from tests.support.checkpoint.busy_query import BusyQuery
+from tests.support.checkpoint.doctor_inputs import check_checkpoint
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import declare

@@ -14,7 +14,7 @@ from streambank.sla import alerts
 from streambank.sla.alerts import Open, OpenAlerts
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
-BROKEN = OpenAlerts({("flights", "main", "state_bytes"): Open("breach", AT, AT)})
+BROKEN = OpenAlerts.of(Open("flights", "main", "state_bytes", "breach", AT, AT))
 
 
 def test_what_was_told_is_kept_for_each_teller_by_itself(control: JobControl) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.finding import Finding
+from streambank.core.units import utc_now
+from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.locations import MountOf
 from streambank.doctor.checks.state_growth import StateColumns, columns_of
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import SkippedCheck
+from streambank.storage import Store
 from streambank.storage.local.mounts import Mount
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
@@ -27,6 +32,15 @@ def found(seen: Iterable[object]) -> dict[str, Finding]:
 def skipped(seen: Iterable[object]) -> list[SkippedCheck]:
     """What was not looked at."""
     return [one for one in seen if isinstance(one, SkippedCheck)]
+
+
+def check_checkpoint(
+    store: Store, sinks: Mapping[str, Store] | None = None, now: datetime | None = None
+) -> list[Finding]:
+    """What doctor says of a checkpoint by its files."""
+    reader = CheckpointReader(store)
+    inspection = reader.inspect()
+    return check_inputs(store, inspection, reader.listing(), sinks or {}, now or utc_now())
 
 
 def planned(of: str | Checkpoint) -> tuple[Closure, ClosurePlanner]:

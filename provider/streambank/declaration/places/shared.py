@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from streambank.control.place import SUFFIX
 from streambank.core.names import STANDBY
-from streambank.declaration.drill import DrillPolicy
+from streambank.declaration.declaration import Job
 from streambank.declaration.fields import Source
-from streambank.declaration.places.apart import refuse_shared_checkpoints, refuse_shared_names
-from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
-from streambank.declaration.places.standby import Standby
-from streambank.declaration.savepoints import ReplicatePolicy
-from streambank.declaration.state import StatePolicy
-from streambank.sinks.declared import DeclaredSink
+from streambank.declaration.places.copies import NEAREST, are_apart, without_generation
 from streambank.storage import followed, is_inside, upwards
 
 _CHECKPOINT, OUTPUT, TABLE = "the checkpoint", "the output", "the table"
@@ -33,42 +27,6 @@ _OURS = re.compile(
 """Names that Streambank gives to what it lays beside a checkpoint, an output and a repository, or in them."""
 
 
-class _Placed(Protocol):
-    """What is asked of a job: its places, at its sites and on its copies (declaration.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def checkpoint(self) -> str: ...
-    @property
-    def queries(self) -> Mapping[str, str]: ...
-    @property
-    def repository(self) -> str: ...
-    @property
-    def control(self) -> str | None: ...
-    @property
-    def replicate(self) -> ReplicatePolicy: ...
-    @property
-    def sinks(self) -> tuple[DeclaredSink, ...]: ...
-    @property
-    def drill(self) -> DrillPolicy: ...
-    @property
-    def state(self) -> StatePolicy: ...
-    @property
-    def standby(self) -> Standby | None: ...
-    @property
-    def primary(self) -> _Placed | None: ...
-    @property
-    def copies(self) -> Mapping[str, CopyPolicy]: ...
-    @property
-    def copy(self) -> CopyPolicy | None: ...
-    @property
-    def original(self) -> _Placed | None: ...
-    def savepoint_name(self, query: str | None) -> str: ...
-    def at_site(self, site: str) -> _Placed: ...
-    def as_copy(self, name: str) -> _Placed: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A location that a job, a site or a copy uses, and what messages call both."""
@@ -78,7 +36,7 @@ class Place:
     location: str
 
 
-def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
+def refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
     """Hold all jobs of a file against each other.
 
     Raises:
@@ -86,18 +44,66 @@ def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
     """
     live, copies = _everywhere(jobs)
     names = ((one.original.name, one.copy.name, one.name) for one in copies if one.original and one.copy)
-    refuse_shared_names(names, jobs, source)
+    _refuse_shared_names(names, jobs, source)
     checkpoints = (
         ((job.original or job).name, job.savepoint_name(query), location)
         for job in (*live, *copies)
         for query, location in job.queries.items()
     )
-    refuse_shared_checkpoints(checkpoints, source)
+    _refuse_shared_checkpoints(checkpoints, source)
     _refuse_in_data(live, source)
     _refuse_copies_not_apart(live, copies, source)
 
 
-def declared_places(jobs: Mapping[str, _Placed]) -> Iterator[Place]:
+def _refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], source: Source) -> None:
+    """Two queries in one directory destroy each other's state, nested directories included.
+
+    Args:
+        checkpoints: Of each query its job, what messages call it, and its checkpoint.
+
+    Raises:
+        InputError: Two share one (code `bad-declaration`).
+    """
+    at: dict[str, tuple[str, str]] = {}
+    inside: dict[str, tuple[str, str]] = {}  # what holds a checkpoint, with the first one that it holds
+    for job, owner, location in checkpoints:
+        place, *above = upwards(followed(location))
+        taken = inside.get(place) or next((at[one] for one in (place, *above) if one in at), None)
+        if taken is not None:
+            other, taken_by = taken
+            raise source.mistake(
+                ("jobs", job, "checkpoint"),
+                f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
+                "Name another directory.",
+            )
+        at[place] = (location, owner)
+        for one in above:
+            inside.setdefault(one, at[place])
+
+
+def _refuse_shared_names(
+    copies: Iterable[tuple[str, str, str]], jobs: Collection[str], source: Source
+) -> None:
+    """A cluster finds drivers by the name of their job: a copy must not have that of another job.
+
+    Args:
+        copies: Of each copy its job, its name, and what its drivers are called.
+
+    Raises:
+        InputError: Two have one name (code `bad-declaration`).
+    """
+    taken = dict.fromkeys(jobs, "a job")
+    for job, copy, name in copies:
+        if name in taken:
+            raise source.mistake(
+                ("jobs", job, "copies", copy),
+                f"its drivers would be called {name}, and so are those of {taken[name]}",
+                "Give the copy another name.",
+            )
+        taken[name] = f"the copy {copy} of job {job}"
+
+
+def declared_places(jobs: Mapping[str, Job]) -> Iterator[Place]:
     """Every location that the jobs of a file are declared to use, at each of their sites and on each copy."""
     live, copies = _everywhere(jobs)
     for job in live:
@@ -106,13 +112,12 @@ def declared_places(jobs: Mapping[str, _Placed]) -> Iterator[Place]:
         yield from (place for _, place in _of_copy(job))
 
 
-def _everywhere(jobs: Mapping[str, _Placed]) -> tuple[list[_Placed], list[_Placed]]:
-    """All jobs at each of their sites, and all of their copies."""
+def _everywhere(jobs: Mapping[str, Job]) -> tuple[list[Job], list[Job]]:
     standbys = [job.at_site(STANDBY) for job in jobs.values() if job.standby is not None]
     return [*jobs.values(), *standbys], [job.as_copy(name) for job in jobs.values() for name in job.copies]
 
 
-def why_taken(place: str, jobs: Iterable[_Placed], within: str) -> str | None:
+def why_taken(place: str, jobs: Iterable[Job], within: str) -> str | None:
     """Why nobody may be let write to a place by its name alone; None where nothing speaks against it.
 
     Args:
@@ -132,7 +137,7 @@ def why_taken(place: str, jobs: Iterable[_Placed], within: str) -> str | None:
     return None
 
 
-def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
+def _refuse_in_data(live: Sequence[Job], source: Source) -> None:
     """Make sure that nothing lies in a checkpoint, and nothing of ours in an output that is declared.
 
     What is in a checkpoint is lost with it; what is in an output is read as rows, or removed by VACUUM as no
@@ -165,7 +170,7 @@ def _is_lost(place: Place, holder: Place) -> bool:
     return DataFolders(outputs=(holder.location,)).refusal(place.location, place.what) is not None
 
 
-def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed], source: Source) -> None:
+def _refuse_copies_not_apart(live: Sequence[Job], copies: Sequence[Job], source: Source) -> None:
     """Make sure that nothing of a copy is in anything of a job, a site or another copy, or the other way.
 
     Raises:
@@ -193,7 +198,7 @@ def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed],
                     )
 
 
-def _of_live(job: _Placed) -> Iterator[Place]:
+def _of_live(job: Job) -> Iterator[Place]:
     """What a job is declared to use at one of its sites."""
     owner = f"job {job.name}" if job.primary is None else f"the standby of job {job.name}"
     for place in job.queries.values():
@@ -221,7 +226,7 @@ def _of_live(job: _Placed) -> Iterator[Place]:
         yield Place(owner, OUTPUT, old)
 
 
-def _of_copy(job: _Placed) -> Iterator[tuple[str, Place]]:
+def _of_copy(job: Job) -> Iterator[tuple[str, Place]]:
     """What is written for a copy, each with the field of the declaration."""
     assert job.copy is not None and job.original is not None
     owner = f"the copy {job.copy.name} of job {job.original.name}"

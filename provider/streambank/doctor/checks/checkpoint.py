@@ -19,7 +19,6 @@ from streambank.checkpoint.position import batches_in
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.finding import Finding
-from streambank.core.units import utc_now
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
 from streambank.sinks.file.lacking import lacking
@@ -37,22 +36,6 @@ SHORT_BUDGET_S = 10.0
 """A take that has less time than this between two cleanings may have to plan again."""
 
 
-def check_checkpoint(
-    checkpoint: Store, sinks: Mapping[str, Store] | None = None, now: datetime | None = None
-) -> list[Finding]:
-    """Everything that is wrong, or worth knowing, about a checkpoint. Only reads.
-
-    Args:
-        sinks: Output directories of the query's file sinks, by the names to report them by.
-
-    Raises:
-        NotFoundError: There is no checkpoint.
-    """
-    reader = CheckpointReader(checkpoint)
-    inspection = reader.inspect()
-    return check_inputs(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
-
-
 def check_inputs(
     checkpoint: Store,
     inspection: Inspection,
@@ -61,9 +44,10 @@ def check_inputs(
     now: datetime,
     savepoints: Sequence[Manifest] = (),
 ) -> list[Finding]:
-    """The same, of a checkpoint that was looked at already.
+    """Everything that is wrong, or worth knowing, about a checkpoint. Only reads.
 
     Args:
+        sinks: Output directories of the query's file sinks, by the names to report them by.
         savepoints: The newest ones, which say how long it took to take them.
     """
     found = [each for each in inspection.findings if each.code != "temporary-files"]

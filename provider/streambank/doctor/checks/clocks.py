@@ -17,6 +17,7 @@ from streambank.storage.store import FileInfo, Served, Store
 
 MOST = timedelta(seconds=5)
 """Clocks that are kept by NTP differ by milliseconds; files of a service have times in whole seconds."""
+_STORAGE = "by the clock of its storage"
 _EFFECT = (
     "Ages, limits, schedules and leases that cross machines are off by as much, and S3 refuses requests that "
     "are 15 minutes off."
@@ -33,11 +34,9 @@ def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Find
     logs = [info for path, info in listing.items() if path.startswith(("commits/", "offsets/"))]
     newest = max(logs, key=lambda info: info.mtime_ns, default=None)
     written = None if newest is None else from_epoch_ms(newest.mtime_ns // 1_000_000)
-    if newest is not None and written is not None and written - now > MOST:
-        yield _apart(
-            newest.path,
-            f"It was written at {to_json_time(written)} by the clock of its storage, and here it is "
-            f"{to_json_time(now)}: {say_duration((written - now).total_seconds())} earlier.",
+    if newest is not None and written is not None:
+        yield from _ahead(
+            newest.path, "It was written", _STORAGE, written, f"here it is {to_json_time(now)}", now
         )
 
 
@@ -49,13 +48,9 @@ def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Findin
     planned = from_epoch_ms(planner.files.offsets(path).timestamp_ms)
     written_ns = planner.index.listing[path].mtime_ns
     written = from_epoch_ms(written_ns // 1_000_000) if written_ns > 0 else None
-    if planned is not None and written is not None and planned - written > MOST:
-        yield _apart(
-            path,
-            f"Its driver planned it at {to_json_time(planned)} by its own clock, and it was written at "
-            f"{to_json_time(written)} by the clock of its storage: "
-            f"{say_duration((planned - written).total_seconds())} earlier.",
-        )
+    if planned is not None and written is not None:
+        there = f"it was written at {to_json_time(written)} {_STORAGE}"
+        yield from _ahead(path, "Its driver planned it", "by its own clock", planned, there, written)
 
 
 def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Finding]:
@@ -64,13 +59,21 @@ def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Findi
     Args:
         now: The time by this machine's clock, taken after the record was read.
     """
-    if newest is not None and newest.at - now > MOST:
-        yield _apart(
-            "progress",
-            f"Its driver wrote the record of batch {newest.batch} at {to_json_time(newest.at)} by its own "
-            f"clock, and here it is {to_json_time(now)}: {say_duration((newest.at - now).total_seconds())} "
-            "earlier.",
+    if newest is not None:
+        wrote, here = (
+            f"Its driver wrote the record of batch {newest.batch}",
+            f"here it is {to_json_time(now)}",
         )
+        yield from _ahead("progress", wrote, "by its own clock", newest.at, here, now)
+
+
+def _ahead(
+    file: str, what: str, clock: str, moment: datetime, there: str, other: datetime
+) -> Iterator[Finding]:
+    """A moment by one clock that is later than what comes after it, by another one."""
+    if moment - other > MOST:
+        apart = say_duration((moment - other).total_seconds())
+        yield _apart(file, f"{what} at {to_json_time(moment)} {clock}, and {there}: {apart} earlier.")
 
 
 def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import NO_PROGRESS, UNDECLARED, CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, UNCOUNTED, UNDECLARED, CheckResult, SkippedCheck
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""
@@ -41,11 +41,7 @@ def check_heap(
         yield SkippedCheck("whether HDFS-backed state fits the heap", *UNDECLARED)
         return
     if executors is None or executors < 1:
-        yield SkippedCheck(
-            "whether HDFS-backed state fits the heap",
-            "The declaration does not say how many executors there are.",
-            "Declare spark.executor.instances, with spark.dynamicAllocation.enabled = false.",
-        )
+        yield SkippedCheck("whether HDFS-backed state fits the heap", *UNCOUNTED)
         return
     each = held / executors
     heap, user = conf.heap_bytes, conf.user_bytes

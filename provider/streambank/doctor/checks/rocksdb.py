@@ -11,7 +11,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import MIB, SparkConf
-from streambank.doctor.subject import NO_PROGRESS, UNDECLARED, CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, UNCOUNTED, UNDECLARED, CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."
@@ -88,11 +88,7 @@ def check_memory(
         return
     executors = conf.executors
     if executors is None or executors < 1:
-        yield SkippedCheck(
-            what,
-            "The declaration does not say how many executors there are.",
-            "Declare spark.executor.instances, with spark.dynamicAllocation.enabled = false.",
-        )
+        yield SkippedCheck(what, *UNCOUNTED)
         return
     room, whose = _room(conf, machine_bytes)
     if room is None:
@@ -108,17 +104,16 @@ def check_memory(
 def _room(conf: SparkConf, machine_bytes: int | None) -> tuple[int | None, str]:
     """What one JVM has outside of its heap, and where that is from."""
     if conf.in_containers:
-        return conf.overhead_bytes, f"an executor's container has beside its heap ({_overhead(conf)})"
+        return (
+            conf.overhead_bytes,
+            f"an executor's container has beside its heap ({conf.said('spark.executor.memoryOverhead')})",
+        )
     if conf.is_local and machine_bytes is not None:
         left = max(0, machine_bytes - conf.heap_bytes)
         return left, (
             f"this machine's {say_bytes(machine_bytes)} leave beside the heap of {say_bytes(conf.heap_bytes)}"
         )
     return None, ""
-
-
-def _overhead(conf: SparkConf) -> str:
-    return conf.said("spark.executor.memoryOverhead")
 
 
 def _against_room(
@@ -179,7 +174,6 @@ def _may_take(closure: Closure, conf: SparkConf, executors: int) -> tuple[int, s
 
 
 def _used_bytes(reported: Mapping[int, Sequence[Mapping[str, object]]]) -> float | None:
-    """What all operators took in the newest batch; None where Spark did not say."""
     newest = [said[-1].get("memoryUsedBytes") for said in reported.values() if said]
     known = [value for value in newest if isinstance(value, int) and not isinstance(value, bool)]
     return float(sum(known)) if known else None

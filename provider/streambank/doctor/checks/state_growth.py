@@ -39,7 +39,6 @@ class StateColumns:
 
     @property
     def called(self) -> str:
-        """For people."""
         return f"operator {self.operator}" + (f" ({self.name})" if self.name else "")
 
     def kept_for_ever(self) -> str | None:

@@ -66,7 +66,6 @@ class Written:
 
     @property
     def batches(self) -> int:
-        """In how many batches something was written."""
         return len({version for version, _ in self.changes})
 
     @property
@@ -96,7 +95,6 @@ class Written:
 
     @property
     def is_list(self) -> bool:
-        """Whether the rows are lists of a ListState."""
         variables = self.operator.variables
         return variables is not None and self.columns.family in variables.lists
 

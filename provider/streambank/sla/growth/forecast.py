@@ -100,7 +100,6 @@ class Growth(JsonObject):
         return self.low is not None and self.low > 0
 
     def reach(self, limit: float) -> Reach:
-        """When the crest reaches a limit."""
         return Reach(*(_seconds(limit - self.peak, rate) for rate in (self.high, self.per_day, self.low)))
 
 
@@ -207,7 +206,6 @@ def _newest_fit(cells: Sequence[Cell], width: int) -> _Fit | None:
 
 
 def _fit(cells: Sequence[Cell], width: int) -> _Fit | None:
-    """The slope by the method that the length of the history allows."""
     days = _days(cells, width)
     if days < SEASONAL_DAYS:
         plain = slope(cells)

@@ -71,7 +71,6 @@ class Drivers:
                 coming.append(head)
 
     def saw(self, record: Stamped) -> None:
-        """That a driver was active at a time."""
         self._seen[record.epoch] = max(record.at, self._seen.get(record.epoch, record.at))
 
     def began_late(self, place: int) -> bool:

@@ -6,7 +6,7 @@ are read, one at a time, oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -169,13 +169,32 @@ class StreamedHistory(History):
 
     @property
     def runs(self) -> int:
-        """How many runs of the query the points come from."""
         return self._scan.runs
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was odd."""
         return self._scan.notes()
+
+
+class _Through:
+    def __init__(self, history: History, each: Callable[[Iterable[Point]], Iterator[Point]]) -> None:
+        self._history = history
+        self._each = each
+
+    @property
+    def runs(self) -> int:
+        return self._history.runs
+
+    def notes(self) -> tuple[str, ...]:
+        return self._history.notes
+
+    def __iter__(self) -> Iterator[Point]:
+        return self._each(self._history.points)
+
+
+def passed_through(history: History, each: Callable[[Iterable[Point]], Iterator[Point]]) -> StreamedHistory:
+    """A history whose points are those that a generator makes of the points of another, each time anew."""
+    return StreamedHistory(history.query, _Through(history, each))
 
 
 def file_heads(records: Records, since: datetime | None = None) -> list[tuple[str, SegmentHead | None]]:

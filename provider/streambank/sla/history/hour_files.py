@@ -151,7 +151,6 @@ def _encode(point: Point) -> dict[str, Any]:
 
 
 def _figures(*of: Mapping[str, float]) -> dict[str, list[float]]:
-    """Median, smallest and largest value of each metric."""
     return {name: [one[name] for one in of] for name in of[0]}
 
 

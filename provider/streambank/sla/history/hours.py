@@ -53,7 +53,6 @@ class Windows:
 
     @property
     def begin(self) -> datetime:
-        """Where the whole begins."""
         return self.now - timedelta(seconds=max(self.trend_s, self.single_s))
 
 
@@ -189,5 +188,4 @@ def _put(made: dict[int, list[Point]], points: Iterator[Point]) -> Iterator[Poin
 
 
 def _number(key: str) -> int:
-    """The number of a file of records."""
     return int(key.rpartition("/")[2].partition(".")[0])

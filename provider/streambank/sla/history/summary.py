@@ -47,13 +47,11 @@ class HistoryMetrics:
 
     @classmethod
     def of(cls, history: History) -> HistoryMetrics:
-        """Of a history in hand."""
         gathered = cls(history.query, runs=history.runs, notes=history.notes)
         gathered.take(history.points)
         return gathered
 
     def take(self, points: Iterable[Point]) -> None:
-        """Go through points, oldest first."""
         for point in points:
             self.batches += 1
             self.begin = self.begin or point.at

@@ -90,7 +90,6 @@ class CheckpointMeasurement:
     growth: StateGrowth | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the JSON of `inspect`."""
         gathered = HistoryMetrics.of(self.history).to_dict()
         return {
             **{name: gathered[name] for name in ("batches", "from", "to", "metrics", "operators")},
@@ -243,7 +242,6 @@ def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict
 
 
 def _partitions(closure: Closure) -> list[PartitionMeasure]:
-    """What the files of a minimal closure say, partition by partition."""
     return sorted(
         (
             PartitionMeasure(operator.operator, store.store, part)

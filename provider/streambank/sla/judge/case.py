@@ -39,7 +39,6 @@ class Case:
         evidence: tuple[str, ...] = (),
         growth: Growth | None = None,
     ) -> Verdict:
-        """A verdict of a level that is known."""
         objective = self.objective
         mute = active(objective.mute, self.now)
         if objective.mute is not None and mute is None:

@@ -37,8 +37,6 @@ class UnreadableHistory:
 
 @dataclass(slots=True)
 class _Pass:
-    """One walk through a history."""
-
     gauges: dict[str, WindowGauge | TrendGauge]
     batches: int = 0
     replaced: int = 0

@@ -81,7 +81,6 @@ class Recovery:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
         return (self.at - self.began_at).total_seconds()
 
     def as_fact(self) -> Fact:

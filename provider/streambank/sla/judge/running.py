@@ -228,7 +228,6 @@ def _failed_batches(case: Case, failures: Sequence[Fact]) -> Verdict:
 
 
 def _recovered(subject: Subject, objective: Objective) -> list[Fact]:
-    """Starts and restores, each with the seconds to the next committed batch."""
     since = subject.now - timedelta(seconds=objective.window_s or 0.0)
     return [one.as_fact() for one in recoveries(subject.control, subject.query, since=since)]
 

@@ -58,7 +58,6 @@ class TrendGauge:
         self._run: str | None = None
 
     def add(self, point: Point) -> None:
-        """Take one batch."""
         if point.at < self._begin:
             return
         first = point.batch if point.stretch is None else point.stretch.first
@@ -90,26 +89,23 @@ class TrendGauge:
         return measure_growth(gathered, min_history_s=self.objective.min_history_s)
 
     def verdict(self, case: Case, batches: int) -> Verdict:
-        """What it amounts to."""
         if not self._gathered:
             why = "No size with a limit was measured." if batches else "The history has no batch."
             return case.verdict("unknown", why, as_of=case.newest)
         trends = {size: self._growth(gathered) for size, gathered in self._gathered.values()}
         grown = {size: trend for size, trend in trends.items() if isinstance(trend, Growth)}
+        left_out = tuple(
+            f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
+        )
         if not grown:
-            why = "; ".join(
-                f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
-            )
-            return case.verdict("unknown", f"There is too little history. {why}", as_of=case.newest)
+            why = f"There is too little history. {'; '.join(left_out)}"
+            return case.verdict("unknown", why, as_of=case.newest)
         at = max(growth.at for growth in grown.values())
         silence_s = (case.now - at).total_seconds()
         if silence_s > max(_SILENCE_S, _SILENT_SHARE * max(growth.span_s for growth in grown.values())):
             why = f"Nothing grows while no batch runs: the newest is of {to_json_time(at)}."
             return case.verdict("unknown", why, as_of=at)
         if self.objective.name == "time_to_limit":
-            left_out = tuple(
-                f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
-            )
             return self._time_to_limit(case, grown, left_out)
         ((size, growth),) = grown.items()
         return self._rate(case, size, growth)

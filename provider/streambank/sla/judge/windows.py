@@ -50,7 +50,6 @@ class Series:
         self._over: dict[Level, tuple[datetime, datetime]] = {}
 
     def add(self, point: Point, value: float) -> None:
-        """Take the value of one batch."""
         self.newest, self.newest_at = value, point.at
         if point.at >= self._begin:
             self.values.append(value)
@@ -78,7 +77,6 @@ class Series:
         return self._over[level][0] if level in self._over else None
 
     def evidence(self) -> Iterable[str]:
-        """What else was seen."""
         unit = self._objective.promise.unit
         if not self.values:
             window = say_duration(self._objective.window_s or 0.0)
@@ -110,7 +108,6 @@ class WindowGauge:
             self._series[subject].add(point, value)
 
     def verdict(self, case: Case, batches: int) -> Verdict:
-        """What it amounts to."""
         objective = self.objective
         named = objective.promise.begin
         if not self._series:

@@ -7,13 +7,15 @@ Spark. The key itself is not kept: it may be somebody's name, and verdicts go to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
-from streambank.core.errors import FormatError
 from streambank.core.names import MAIN
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.sla.fact import Fact
 
 
@@ -41,28 +43,37 @@ def read_hot_keys(control: JobControl, query: str | None = None) -> list[Fact] |
     record = records.latest()
     if record is None:
         return None
-    try:
-        return list(_facts(record.data))
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"The record of the largest keys of job {control.name} cannot be read: {error!r}.",
-            code="damaged-record",
-            hint=f"Look at {records.describe(record.number)}, or find the keys again.",
-        ) from error
+    what = f"record of the largest keys of job {control.name}"
+    hint = f"Look at {records.describe(record.number)}, or find the keys again."
+    found = decode(_Found, record.data, what, hint=hint)
+    return [
+        Fact(
+            found.at,
+            one.times_mean,
+            f"operator {one.operator}",
+            f"It has {one.rows:,} rows, in partition {', '.join(map(str, one.partitions or ()))}, and is one "
+            f"of {one.keys:,} keys of {found.of} (batch {found.batch}): the program inspect_state names it.",
+        )
+        for one in found.operators
+        if one.times_mean is not None
+    ]
 
 
-def _facts(data: Mapping[str, Any]) -> Iterable[Fact]:
-    at = from_json_time(str(data["at"]))
-    for one in data["operators"]:
-        if one["times_mean"] is not None:
-            partitions = ", ".join(map(str, one["partitions"]))
-            yield Fact(
-                at,
-                float(one["times_mean"]),
-                f"operator {one['operator']}",
-                f"It has {one['rows']:,} rows, in partition {partitions}, and is one of {one['keys']:,} keys "
-                f"of {data['of']} (batch {data['batch']}): the program inspect_state names it.",
-            )
+@dataclass(frozen=True, slots=True)
+class _LargestKey:
+    operator: int
+    keys: int
+    times_mean: float | None
+    rows: int | None
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    at: datetime
+    of: str
+    batch: int
+    operators: tuple[_LargestKey, ...]
 
 
 def _stream(control: JobControl, query: str | None) -> RecordStream:

@@ -48,7 +48,6 @@ class SkewReport:
 
     @property
     def uneven(self) -> bool:
-        """Whether any store is."""
         return any(store.uneven for store in self.stores)
 
     def to_dict(self) -> dict[str, Any]:

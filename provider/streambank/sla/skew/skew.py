@@ -161,7 +161,6 @@ class StoreSkew:
         return f"The skew of {self.skew:.1f} by {self.by} means nothing: {why}.{empty}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The store as the JSON of `skew`."""
         by, mean = self.by, self.mean
         return {
             "operator": self.operator,

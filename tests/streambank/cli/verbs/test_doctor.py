@@ -16,9 +16,10 @@ import pytest
 from streambank.core.finding import Finding
 from streambank.core.units import utc_now
 from streambank.doctor.checks import installation, locations
-from streambank.doctor.checks.checkpoint import check_beginning, check_checkpoint, check_sink
+from streambank.doctor.checks.checkpoint import check_beginning, check_sink
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
+from tests.support.checkpoint.doctor_inputs import check_checkpoint
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed

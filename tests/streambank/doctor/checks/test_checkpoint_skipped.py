@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.grammar import classify
-from streambank.doctor.checks.checkpoint import check_checkpoint
 from streambank.storage import open_store
+from tests.support.checkpoint.doctor_inputs import check_checkpoint
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.doctor.checks.checkpoint import check_checkpoint
 from streambank.storage import open_store
+from tests.support.checkpoint.doctor_inputs import check_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streambank.doctor.checks.checkpoint import check_checkpoint, check_output
+from streambank.doctor.checks.checkpoint import check_output
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file import lacking
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage.store import FileInfo
+from tests.support.checkpoint.doctor_inputs import check_checkpoint
 from tests.support.jobs.simulated_job import SimulatedJob
 from tests.support.storage.faulty_store import FaultyStore
 
