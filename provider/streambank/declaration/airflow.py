@@ -48,9 +48,7 @@ class AirflowPolicy:
 
     Attributes:
         connection: The `streambank` connection of all tasks.
-        owner: Of all tasks, and so of the DAGs.
         priority: `priority_weight` of the tasks.
-        executor: Which of Airflow's executors runs the tasks.
         retries: How often a task is tried again, where a retry may heal.
         display_name: The job's name in lists; each DAG's has its verb after it.
         paused: Whether the DAGs are paused when Airflow sees them first.

@@ -18,7 +18,6 @@ class DrillPolicy:
     """`[jobs.NAME.drill]`: a restore that is rehearsed on a copy, with the job's own application.
 
     Attributes:
-        schedule: A cron expression or an Airflow preset; None for by hand only.
         savepoint: Which savepoint: `latest-good`, `random` for any of those that are kept, or `each` for all
             of them, one after the other.
         limit: At most so many savepoints with `each`, the newest ones; None for all.

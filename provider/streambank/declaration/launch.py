@@ -67,7 +67,6 @@ class LaunchPolicy:
         entry: Where `run_query.py` is in the image, such as `local:///opt/streambank/run_query.py`.
         settings: What a registered launcher is told, by name.
         connection: The Airflow connection that says what is not declared.
-        declared: What is declared beside a connection, by field.
         spark_home: The distribution of Spark that the connection names, for a job that names none.
     """
 

@@ -12,11 +12,9 @@ class MaintenancePolicy:
     """`[maintenance]`: a DAG for the repository, besides those of its jobs.
 
     Attributes:
-        schedule: A cron expression or an Airflow preset; None for by hand only.
         dag_id: The DAG's id; two jobs files in one Airflow need two.
         share: How much of each job's bytes a run reads and compares.
         repair: Copy what is damaged from the replicas that a job declares.
-        time_zone: By whose clocks the schedule is; None for those that Airflow uses by default.
     """
 
     schedule: Schedule | None = None

@@ -113,14 +113,11 @@ class SavepointPolicy:
     """`[jobs.NAME.savepoint]`.
 
     Attributes:
-        schedule: When savepoints are taken: a cron expression or an Airflow preset; None for by hand only.
-        closure: `safe` or `minimal`.
         verify: `quick`, `full`, `sampled`, or `none`: the verification after each.
         share: How much of the job's savepoints a sampled verification hashes, such as `10%`.
         blackout: Windows of the day in which scheduled runs are skipped.
         time_zone: By whose clocks these windows are: the job's, where the table declares none.
         stagger_s: Jobs with one schedule are spread over so many seconds; 0 for not at all.
-        lock: For how long each is locked; None for not at all.
     """
 
     schedule: Schedule | None = None
@@ -224,7 +221,6 @@ class Limits:
         ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
         log_max_bytes: Size of the driver's log before it is rotated.
         log_files: How many older parts of it are kept.
-        progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.

@@ -53,10 +53,7 @@ class Declared:
     """What a job says of one objective; None where it leaves that to `PROMISES`.
 
     Attributes:
-        off: It is not to be judged at all.
         warn: From where on it warns, in the objective's unit.
-        severity: `warn`: it is never worse than a warning.
-        mute: Nobody is told for a while.
     """
 
     off: bool = False
@@ -74,7 +71,6 @@ class SlaPolicy:
     """`[jobs.NAME.sla]`.
 
     Attributes:
-        mute: Nobody is told of any of them for a while.
         schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
         usual: Breaches of this job where nothing is declared, by objective: they follow from what else it
             declares, such as its savepoint schedule.

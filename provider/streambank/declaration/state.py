@@ -61,7 +61,6 @@ class StatePolicy:
 
     Attributes:
         spark: Spark's settings, added to the job's or in their place.
-        spark_home: The distribution of Spark that does it; None for the installed one.
         python: An interpreter whose PySpark does it; None for this one's.
         work: Under which location state is laid out meanwhile, seen by all machines of that Spark; None for
             beside the checkpoint.
@@ -79,11 +78,8 @@ class CompactPolicy:
     """`[jobs.NAME.compact]`: what of the job's state expires, and when it is made to go.
 
     Attributes:
-        schedule: A cron expression or an Airflow preset; None for by hand only.
-        query: Of which query; None for the only one.
         where: Keys go for all of whose rows this SQL expression holds.
         idle_for: Keys go that have not changed for so long, such as `30d`, by the savepoints that there are.
-        operator: Of this stateful operator only.
         part: Judged by these rows alone.
         max_rows: So many rows go at most in one run, of each operator.
         approve: Whether a scheduled run asks a person, too; one by hand always does.
@@ -107,14 +103,10 @@ class TransformPolicy:
     """`[jobs.NAME.transform]`: what `<job>.transform` changes in state; without it there is no such DAG.
 
     Attributes:
-        query: Of which query; None for the only one.
         sets: What columns of rows get: `value.total = value.total * 100`.
         where: Which rows get it; None for all.
         delete_where: Keys go for all of whose rows this SQL expression holds.
-        part: Of this part of it: a state variable.
         samples: How many changed rows of each part the plan shows.
-        rehearse: Whether the form's rehearsal is on by default.
-        expressions: Which expressions the form takes: only the `declared` ones, or `any`.
     """
 
     query: str | None = None
@@ -134,13 +126,11 @@ class BootstrapPolicy:
 
     Attributes:
         tables: Locations of tables; the form takes one of them, or what lies below one.
-        query: Of which query; None for the only one.
         format: The format of the table; by its name for None.
         sql: A SELECT over the table, which is called `source` there; None for the table as it is.
         keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table.
         values: Columns of the value, likewise.
         existing: What becomes of rows that are there; refused for None.
-        part: Of this part of it: a state variable.
         samples: How many rows of state the plan shows.
         rehearse: Whether the form's rehearsal is on by default.
         expressions: Which expressions the form takes: only the `declared` ones, or `any`; and whether DAGs

@@ -227,11 +227,7 @@ def _recent(records: Records) -> tuple[ProgressRecord, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SkippedCheck:
-    """Something that was not looked at.
-
-    Attributes:
-        what: What, so that it fits into a list: `the heap that the state takes`.
-    """
+    """Something that was not looked at."""
 
     what: str
     why: str

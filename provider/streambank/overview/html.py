@@ -43,7 +43,6 @@ def write_page(
 
     Args:
         location: The file: a path or a URI.
-        name: What it is of: a job or a checkpoint.
         line: The line of a snapshot; None where only verdicts and charts are shown.
         parts: The parts of a snapshot; the page says of others that they were left out.
     """

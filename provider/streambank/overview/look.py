@@ -56,7 +56,6 @@ class Look:
     Attributes:
         repository: Its repository; None where it has taken no savepoint yet.
         saved: The newest savepoints of all its queries, newest first, and how many there are.
-        drills: The reports of its newest drills, newest first.
         failed: Why fields of the line are missing, by the part that they rest on.
     """
 

@@ -165,7 +165,6 @@ def fitted(part: dict[str, Any], most_bytes: int = PART_BYTES) -> dict[str, Any]
 
     Args:
         part: Plain JSON; it is changed.
-        most_bytes: Its size, as `size_of` counts.
     """
     while size_of(part) > most_bytes:
         lists = {name: size_of(one) for name, one in part.items() if isinstance(one, list | dict) and one}

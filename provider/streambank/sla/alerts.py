@@ -31,11 +31,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Open(JsonObject):
-    """Something that was told of and has not healed.
-
-    Attributes:
-        level: The worst level that was told.
-    """
+    """Something that was told of and has not healed."""
 
     job: str
     query: str

@@ -41,9 +41,7 @@ class Forecast:
     """The crest of a measurement as it goes on by its rate.
 
     Attributes:
-        end: Until when it is drawn.
         low: At the end, by the lower end of the rate's interval; None where that is open.
-        grows: Whether the whole interval is above zero.
     """
 
     begin: datetime
@@ -63,7 +61,6 @@ class Chart:
         subject: What of the query: an operator or metric; empty for all of it.
         dots: Its values, by time; no dot stands for values of two runs, as far back as `restarts` goes.
         level: The level of its newest value alone, whatever the window.
-        restarts: When another run of the query began.
     """
 
     query: str

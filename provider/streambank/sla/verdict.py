@@ -24,11 +24,8 @@ class Verdict(JsonObject):
 
     Attributes:
         query: Its query; `main` for the only one.
-        level: `ok`, `warn`, `breach`, or `unknown` where nothing can be said.
         limit: The limit that was passed, or else the next one; None where there is none.
         subject: What of the query, such as an operator, partition or metric; empty for all of it.
-        advice: What to do; empty where nothing is to be done.
-        mute: Nobody is to be told, until when and why; None for not.
     """
 
     job: str

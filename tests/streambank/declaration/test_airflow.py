@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError
 from streambank.declaration.airflow import AirflowPolicy
-from streambank.declaration.load import load_jobs
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 JOBS = """
 repository = "r"
@@ -25,9 +24,7 @@ checkpoint = "b"
 
 
 def declared(folder: Path, table: str) -> tuple[AirflowPolicy, AirflowPolicy]:
-    file = folder / "jobs.toml"
-    file.write_text(JOBS.format(table), encoding="utf-8")
-    found = load_jobs(file)
+    found = declared_jobs(folder, JOBS.format(table))
     return found.job("a").airflow, found.job("b").airflow
 
 
@@ -71,7 +68,4 @@ def test_what_airflow_is_told_of_a_job(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, table: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        declared(tmp_path, table)
-    assert caught.value.code == "bad-declaration"
-    assert message in f"{caught.value.message} {caught.value.hint}"
+    assert message in mistake(declared, tmp_path, table)

@@ -17,6 +17,7 @@ from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.job.start import start_job
 from tests.support.jobs.declared import BY, write_jobs
+from tests.support.jobs.jobs_file import mistake
 
 K8S = '"k8s://https://api:6443"'
 IN_IMAGE = 'image = "i", entry = "local:///run_query.py"'
@@ -72,10 +73,7 @@ def test_the_master_says_where_a_job_runs(
     ],
 )
 def test_what_cannot_be_is_said(folder: Path, lines: tuple[str, ...], said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(folder, *lines)
-    assert caught.value.code == "bad-declaration"
-    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert said in mistake(load, folder, *lines)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +100,7 @@ def test_a_name_must_be_one_that_the_cluster_can_find_a_driver_by(
     if said is None:
         assert load_jobs(file).job(name).name == name
         return
-    with pytest.raises(InputError) as caught:
-        load_jobs(file)
-    assert caught.value.code == "bad-declaration" and said in caught.value.message
+    assert said in mistake(load_jobs, file)
 
 
 def test_defaults_of_another_place_do_not_count(folder: Path) -> None:

@@ -9,17 +9,15 @@ import pytest
 from streambank.core.errors import InputError
 from streambank.core.names import check_name
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
 from streambank.declaration.notify import KINDS, Notify, teller_name
 from streambank.declaration.sla import SlaPolicy
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 JOB = 'repository = "r"\n\n[jobs.a]\napplication = "a.py"\ncheckpoint = "ck"\n[jobs.a.sla]\n'
 
 
 def sla(folder: Path, more: str, top: str = "", **variables: str) -> SlaPolicy:
-    file = folder / "jobs.toml"
-    file.write_text(JOB + more + top, encoding="utf-8")
-    return load_jobs(file, variables=variables).job("a").sla
+    return declared_jobs(folder, JOB + more + top, **variables).job("a").sla
 
 
 def test_a_notifier_is_a_class_with_arguments(tmp_path: Path) -> None:
@@ -70,12 +68,8 @@ def test_it_may_stand_in_tables_of_its_own_and_in_the_defaults(tmp_path: Path) -
     ],
 )
 def test_a_mistake_is_named_with_line_and_field(tmp_path: Path, more: str, field: str, says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        sla(tmp_path, f"{more}\n")
-
-    assert f"line 7, jobs.a.sla.{field}: " in caught.value.message
-    assert says in caught.value.message
-    assert caught.value.code == "bad-declaration"
+    said = mistake(sla, tmp_path, f"{more}\n")
+    assert f"line 7, jobs.a.sla.{field}: " in said and says in said
 
 
 def test_a_mistake_in_the_defaults_is_named_there(tmp_path: Path) -> None:
@@ -100,9 +94,7 @@ def test_whoever_is_told_elsewhere_or_something_else_is_another_teller() -> None
 
 
 def job(folder: Path, more: str, top: str = "") -> Job:
-    file = folder / "jobs.toml"
-    file.write_text(JOB.removesuffix("[jobs.a.sla]\n") + more + top, encoding="utf-8")
-    return load_jobs(file, variables={}).job("a")
+    return declared_jobs(folder, JOB.removesuffix("[jobs.a.sla]\n") + more + top).job("a")
 
 
 def test_a_job_says_who_is_alerted_of_what(tmp_path: Path) -> None:
@@ -145,10 +137,7 @@ def test_a_job_says_who_is_alerted_of_what(tmp_path: Path) -> None:
     ],
 )
 def test_an_alert_that_nothing_would_send_is_refused(tmp_path: Path, more: str, says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        job(tmp_path, f"{more}\n")
-    assert says in caught.value.message
-    assert caught.value.code == "bad-declaration"
+    assert says in mistake(job, tmp_path, f"{more}\n")
 
 
 def test_what_can_occur_may_be_named(tmp_path: Path) -> None:

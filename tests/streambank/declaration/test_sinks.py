@@ -8,31 +8,24 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
 from streambank.sinks.declared import of_query
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.ledger import LedgerGuard
 from streambank.sinks.table import UnknownTable
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 SECRET = "hunter2"
 
 
 def job(folder: Path, sinks: str, *, queries: str = "", **variables: str) -> Job:
-    file = folder / "jobs.toml"
-    file.write_text(
-        'repository = "repository"\n[jobs.orders]\napplication = "app.py"\n'
-        f'checkpoint = "ck"\n{queries}\n{sinks}',
-        encoding="utf-8",
-    )
-    return load_jobs(file, variables=variables).job("orders")
+    head = 'repository = "repository"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "ck"\n'
+    return declared_jobs(folder, f"{head}{queries}\n{sinks}", **variables).job("orders")
 
 
 def refused(folder: Path, fields: str, *, queries: str = "") -> str:
-    with pytest.raises(InputError) as caught:
-        job(folder, f"[[jobs.orders.sinks]]\n{fields}", queries=queries)
-    assert caught.value.code == "bad-declaration"
-    assert SECRET not in f"{caught.value.message} {caught.value.hint}"
-    return f"{caught.value.message} {caught.value.hint}"
+    said = mistake(job, folder, f"[[jobs.orders.sinks]]\n{fields}", queries=queries)
+    assert SECRET not in said
+    return said
 
 
 def test_each_kind(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError
 from streambank.core.shape import decode
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
 from streambank.declaration.state import BootstrapPolicy, CompactPolicy, HotKeysPolicy, TransformPolicy
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 JOB = 'repository = "r"\n[jobs.a]\napplication = "a.py"\n'
 ONE = 'checkpoint = "ck"\n'
@@ -17,9 +16,7 @@ TWO = 'checkpoint = "ck"\nqueries = ["hourly", "daily"]\n'
 
 
 def declared(folder: Path, more: str, queries: str = ONE) -> Job:
-    file = folder / "jobs.toml"
-    file.write_text(JOB + queries + more, encoding="utf-8")
-    return load_jobs(file).job("a")
+    return declared_jobs(folder, JOB + queries + more).job("a")
 
 
 def test_the_spark_that_works_on_the_state(tmp_path: Path) -> None:
@@ -101,6 +98,4 @@ def test_what_forms_may_change_or_make(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named_where_they_stand(tmp_path: Path, text: str, queries: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        declared(tmp_path, text, queries)
-    assert caught.value.code == "bad-declaration" and said in caught.value.message
+    assert said in mistake(declared, tmp_path, text, queries)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from streambank.overview.plain import Plain, size_of
 from streambank.overview.snapshot import PARTS, snapshot
 from streambank.storage.local.store import LocalStore
 from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher, write_jobs
+from tests.support.overview.shown_job import use_fake_launcher
 
 EVENTS_SINCE = "streambank.overview.line._events_since"
 LONG = "\u4e2d\u202e\x1b[2J<script>" * 3000
@@ -28,12 +30,34 @@ LONG = "\u4e2d\u202e\x1b[2J<script>" * 3000
 
 @pytest.fixture(autouse=True)
 def _launcher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _launcher_of(folder, monkeypatch)
+    use_fake_launcher(folder, monkeypatch)
 
 
-def _launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("job.status", "overview.log"):
-        monkeypatch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
+class Driven:
+    """A job whose drivers are started, stopped and killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.job = folder, declare(folder, "--period-s", "0.2")
+        self.records = self.job.records()
+
+    def start(self) -> None:
+        start_job(self.job, by=BY, launcher=fake_launcher(self.folder))
+
+    def stop(self) -> None:
+        stop_job(self.job, by=BY, launcher=fake_launcher(self.folder))
+
+    def kill(self) -> None:
+        end_drivers(self.records)
+
+    def line(self, **more: Any) -> Mapping[str, Any]:
+        return snapshot(self.job, parts={"line"}, **more).line
+
+
+@pytest.fixture
+def driven(folder: Path) -> Iterator[Driven]:
+    job = Driven(folder)
+    yield job
+    job.kill()
 
 
 def hostile(length: int) -> dict[str, Any]:
@@ -106,133 +130,107 @@ def test_a_job_that_is_not_started_any_more_waits_for_a_person(folder: Path) -> 
     assert snapshot(job, parts={"line"}).line["waits"] == []
 
 
-def test_of_many_events_few_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_events_few_are_read(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streambank.overview.line.EVENTS", 30)
-    job = declare(folder, "--period-s", "0.2")
-    start_job(job, by=BY, launcher=fake_launcher(folder))
-    records, reads, opened = job.records(), list[str](), LocalStore.open
+    driven.start()
+    records, reads, opened = driven.records, list[str](), LocalStore.open
 
     def open_it(self: LocalStore, key: str) -> Any:
         reads.append(f"{self.uri}/{key}")
         return opened(self, key)
 
     monkeypatch.setattr(LocalStore, "open", open_it)
-
-    try:
-        for number in range(60):
-            records.record_event("savepoint-taken", batch=number)
-        assert snapshot(job, parts={"line"}).line["state"] == "running"
-        assert sum("/events/" in key for key in reads) <= 50
-    finally:
-        end_drivers(records)
+    for number in range(60):
+        records.record_event("savepoint-taken", batch=number)
+    assert driven.line()["state"] == "running"
+    assert sum("/events/" in key for key in reads) <= 50
+    driven.kill()
     records.record_event(CRASH_LOOP, why="5 drivers made no batch")
-    (wait,) = snapshot(job, parts={"line"}).line["waits"]
+    (wait,) = driven.line()["waits"]
     assert wait["kind"] == "give-up"
     for number in range(30):
         records.record_event("savepoint-taken", batch=number)
-    assert snapshot(job, parts={"line"}).line["waits"] == []
+    assert driven.line()["waits"] == []
 
 
-def test_a_restart_after_a_failure_is_news_for_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = declare(folder, "--period-s", "0.2")
-    records = job.records()
-    start_job(job, by=BY, launcher=fake_launcher(folder))
-    try:
-        assert snapshot(job, parts={"line"}).line["restarted"] is None, "nothing has failed before it"
-        end_drivers(records)
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        line = snapshot(job, parts={"line"}).line
-        assert line["state"] == "running" and line["restarted"]["at"] == line["since"]
-        assert line["restarted"]["why"] == "its driver died"
-        assert line["restarted"]["failed_at"] < line["restarted"]["at"]
-        monkeypatch.setattr(
-            "streambank.overview.line._events_since", lambda *_: pytest.fail("events were read")
-        )
-        later = snapshot(job, parts={"line"}, now=utc_now() + timedelta(seconds=NEWS_S + 1)).line
-        assert later["restarted"] is None and later["error"] is None
-    finally:
-        end_drivers(records)
+def test_a_restart_after_a_failure_is_news_for_a_while(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven.start()
+    assert driven.line()["restarted"] is None, "nothing has failed before it"
+    driven.kill()
+    driven.start()
+    line = driven.line()
+    assert line["state"] == "running" and line["restarted"]["at"] == line["since"]
+    assert line["restarted"]["why"] == "its driver died"
+    assert line["restarted"]["failed_at"] < line["restarted"]["at"]
+    monkeypatch.setattr(EVENTS_SINCE, lambda *_: pytest.fail("events were read"))
+    later = driven.line(now=utc_now() + timedelta(seconds=NEWS_S + 1))
+    assert later["restarted"] is None and later["error"] is None
 
 
-def test_a_start_after_a_stop_is_no_news(folder: Path) -> None:
-    job = declare(folder, "--period-s", "0.2")
-    records = job.records()
-    try:
-        for _ in range(2):
-            start_job(job, by=BY, launcher=fake_launcher(folder))
-            assert snapshot(job, parts={"line"}).line["restarted"] is None
-            stop_job(job, by=BY, launcher=fake_launcher(folder))
-    finally:
-        end_drivers(records)
+def test_a_start_after_a_stop_is_no_news(driven: Driven) -> None:
+    for _ in range(2):
+        driven.start()
+        assert driven.line()["restarted"] is None
+        driven.stop()
 
 
-def test_why_a_driver_was_restarted_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = declare(folder, "--period-s", "0.2")
-    records = job.records()
-    start_job(job, by=BY, launcher=fake_launcher(folder))
-    try:
-        end_drivers(records)
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        first = snapshot(job, parts={"line"})
-        monkeypatch.setattr(
-            "streambank.overview.line._events_since", lambda *_: pytest.fail("events were read")
-        )
-        for damaged in ({}, {"at": 7}, {"at": "9"}):  # of a line that was altered, too
-            again = snapshot(job, parts={"line"}, before=replace(first, line={**first.line, **damaged}))
-            assert again.line["restarted"] == first.line["restarted"] and again.line["error"] is None
-        late = {**first.line, "restarted": None, "at": to_json_time(utc_now() + timedelta(seconds=130))}
-        assert snapshot(job, parts={"line"}, before=replace(first, line=late)).line["restarted"] is None
-        # Soon after the start not all may have been recorded yet.
-        monkeypatch.undo()
-        _launcher_of(folder, monkeypatch)
-        soon = replace(first, line={**first.line, "restarted": None})
-        assert snapshot(job, parts={"line"}, before=soon).line["restarted"] == first.line["restarted"]
-    finally:
-        end_drivers(records)
+def test_why_a_driver_was_restarted_is_read_once(
+    driven: Driven, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven.start()
+    driven.kill()
+    driven.start()
+    first = snapshot(driven.job, parts={"line"})
+
+    def after(**changes: Any) -> Mapping[str, Any]:
+        return driven.line(before=replace(first, line={**first.line, **changes}))
+
+    monkeypatch.setattr(EVENTS_SINCE, lambda *_: pytest.fail("events were read"))
+    for damaged in ({}, {"at": 7}, {"at": "9"}):  # of a line that was altered, too
+        again = after(**damaged)
+        assert again["restarted"] == first.line["restarted"] and again["error"] is None
+    late = to_json_time(utc_now() + timedelta(seconds=130))
+    assert after(restarted=None, at=late)["restarted"] is None
+    # Soon after the start not all may have been recorded yet.
+    monkeypatch.undo()
+    use_fake_launcher(folder, monkeypatch)
+    assert after(restarted=None)["restarted"] == first.line["restarted"]
 
 
-def test_nor_one_after_a_stop_of_a_driver_that_came_after_a_failure(folder: Path) -> None:
-    job = declare(folder, "--period-s", "0.2")
-    records = job.records()
-    try:
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        end_drivers(records)
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        stop_job(job, by=BY, launcher=fake_launcher(folder))
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        assert snapshot(job, parts={"line"}).line["restarted"] is None
-        records.record_event("driver-died", launch_id="another", exit_code=1)
-        assert snapshot(job, parts={"line"}).line["restarted"] is None, "it is not the one before"
-    finally:
-        end_drivers(records)
+def test_nor_one_after_a_stop_of_a_driver_that_came_after_a_failure(driven: Driven) -> None:
+    driven.start()
+    driven.kill()
+    driven.start()
+    driven.stop()
+    driven.start()
+    assert driven.line()["restarted"] is None
+    driven.records.record_event("driver-died", launch_id="another", exit_code=1)
+    assert driven.line()["restarted"] is None, "it is not the one before"
 
 
 def test_of_a_restart_few_events_are_read_and_one_that_is_damaged_hides_none(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = declare(folder, "--period-s", "0.2")
-    records = job.records()
-    old = {"at": "2026-01-01T00:00:00.000Z", "kind": "savepoint-taken"}
+    events = driven.records.event_records
     for _ in range(100):
-        records.event_records.append(old)
-    start_job(job, by=BY, launcher=fake_launcher(folder))
-    try:
-        end_drivers(records)
-        start_job(job, by=BY, launcher=fake_launcher(folder))
-        last = records.event_records.numbers()[-1]
-        records.store.write(records.event_records.key(last), b"{")
-        seen: list[int] = []
-        read = RecordStream.read
+        events.append({"at": "2026-01-01T00:00:00.000Z", "kind": "savepoint-taken"})
+    driven.start()
+    driven.kill()
+    driven.start()
+    last = events.numbers()[-1]
+    driven.records.store.write(events.key(last), b"{")
+    seen: list[int] = []
+    read = RecordStream.read
 
-        def counted(self: RecordStream, number: int) -> JsonDict:
-            seen.append(number)
-            return read(self, number)
+    def counted(self: RecordStream, number: int) -> JsonDict:
+        seen.append(number)
+        return read(self, number)
 
-        monkeypatch.setattr(RecordStream, "read", counted)
-        assert snapshot(job, parts={"line"}).line["restarted"]["why"] == "its driver died"
-        assert last in seen and min(one for one in seen if one > 50) >= 100, seen
-    finally:
-        end_drivers(records)
+    monkeypatch.setattr(RecordStream, "read", counted)
+    assert driven.line()["restarted"]["why"] == "its driver died"
+    assert last in seen and min(one for one in seen if one > 50) >= 100, seen
 
 
 def test_who_works_on_the_job_is_named_and_does_not_wait_for_a_person(folder: Path) -> None:

@@ -9,13 +9,13 @@ from streambank.job.start import start_job
 from streambank.overview.log import BYTES, LINES, bounded
 from streambank.overview.snapshot import snapshot
 from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.overview.shown_job import use_fake_launcher
 
 
 def test_a_driver_that_runs_after_one_that_failed_shows_why_that_one_did(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("job.status", "overview.log"):
-        monkeypatch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
+    use_fake_launcher(folder, monkeypatch)
     words = "Traceback (most recent call last):|ValueError: no such table"
     bad = declare(folder, "--die-before-lease", "3", "--last-words", words)
     with pytest.raises(StreambankError, match="no such table"):

@@ -11,7 +11,7 @@ from streambank.declaration.declaration import Job
 from streambank.overview.plain import PART_BYTES, digest_of, size_of
 from streambank.overview.snapshot import DEFAULT_PARTS, PARTS, Snapshot, snapshot
 from tests.support.jobs.declared import declare, end_drivers, fake_launcher
-from tests.support.overview.shown_job import mismatched, shown_job
+from tests.support.overview.shown_job import mismatched, shown_job, use_fake_launcher
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """A job with a history, which runs."""
     folder = tmp_path_factory.mktemp("shown")
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("job.status", "overview.log"):
-            patch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
+        use_fake_launcher(folder, patch)
         job = shown_job(folder)
         yield job
         end_drivers(job.records())

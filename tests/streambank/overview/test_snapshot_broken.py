@@ -20,14 +20,13 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.jobs.left_behind import save
 from tests.support.jobs.lost_repository import worked
-from tests.support.overview.shown_job import mismatched
+from tests.support.overview.shown_job import mismatched, use_fake_launcher
 from tests.support.permissions import as_ordinary_user, open_folder
 
 
 @pytest.fixture(autouse=True)
 def _launcher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("job.status", "overview.log"):
-        monkeypatch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
+    use_fake_launcher(folder, monkeypatch)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 from streambank.overview.snapshot import PARTS, snapshot
 from tests.support.jobs.declared import fake_launcher, write_jobs
+from tests.support.overview.shown_job import use_fake_launcher
 
 SECRETS = {
     "conf": "planted-in-conf-1",
@@ -36,8 +37,7 @@ to = ["nowhere://ann:planted-in-address-3@bucket/savepoints?sig=planted-in-quest
 def test_no_planted_secret_is_in_a_snapshot(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAREHOUSE_PASSWORD", SECRETS["environment"])
     monkeypatch.setenv("PLANTED_CONF", SECRETS["conf"])
-    for module in ("job.status", "overview.log"):
-        monkeypatch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
+    use_fake_launcher(folder, monkeypatch)
     words = (
         f"Traceback (most recent call last):|ValueError: no login of s3://ann:{SECRETS['address']}@lake/x?sig="
         f"{SECRETS['question']} with {SECRETS['environment']}|"

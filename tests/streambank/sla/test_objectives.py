@@ -25,14 +25,12 @@ def by_name(policy: SlaPolicy | None = None) -> dict[str, Objective]:
     return {one.name: one for one in objectives(policy)}
 
 
-def test_every_promise_has_a_measure_and_a_way_out() -> None:
+def test_every_promise_has_a_meaning_and_a_way_out() -> None:
     for promise in PROMISES.values():
-        measure = promise
-        assert measure.meaning and measure.advice.endswith(".")
-        assert (measure.kind == "reported") == (not measure.metrics)
-        assert (promise.statistic is not None) == (
-            measure.kind == "window" or promise is PROMISES["recovery_time"]
-        )
+        assert promise.meaning and promise.advice.endswith(".")
+        assert (promise.kind == "reported") == (not promise.metrics)
+        has_statistic = promise.kind == "window" or promise is PROMISES["recovery_time"]
+        assert (promise.statistic is not None) == has_statistic
         assert promise.statistic is None or promise.window_s is not None
 
 
@@ -108,8 +106,7 @@ def rows() -> list[list[str]]:
 def test_the_page_has_the_table_of_the_code() -> None:
     expected = []
     for name, promise in PROMISES.items():
-        measure = PROMISES[name]
-        metrics = ", ".join(f"`{metric}`" for metric in measure.metrics) or "-"
+        metrics = ", ".join(f"`{metric}`" for metric in promise.metrics) or "-"
         limits = [
             "-" if limit is None else say(limit, promise.unit) for limit in (promise.warn, promise.breach)
         ]
@@ -117,8 +114,8 @@ def test_the_page_has_the_table_of_the_code() -> None:
         expected.append(
             [
                 f"`{name}`",
-                measure.meaning,
-                metrics + (", each operator" if measure.per_operator else ""),
+                promise.meaning,
+                metrics + (", each operator" if promise.per_operator else ""),
                 promise.unit,
                 *limits,
                 f"{promise.statistic} of {window}" if promise.statistic else window,

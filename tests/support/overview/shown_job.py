@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
@@ -31,6 +33,12 @@ to = ["replica"]
 [jobs.flights.sla]
 state_bytes = {warn = "1MB", breach = "1TB"}
 """
+
+
+def use_fake_launcher(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let what a page shows be seen where a fake launcher has started the drivers."""
+    for module in ("job.status", "overview.log"):
+        patch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
 
 
 def shown_job(folder: Path, *, more: str = MORE) -> Job:

@@ -60,7 +60,6 @@ class CopyPolicy:
         repository: The repository or replica that savepoints come from, or `nearest`; None for the job's own.
         source: What a refresh does where the sources have not all of what the copy would read next:
             `refuse` or `accept`.
-        schedule: A cron expression or an Airflow preset; None for by hand only.
         keep: How many copies stay, the one in use among them.
         hot_keys: How the keys with the most traffic are sampled on the copy; None for not at all, whatever
             the job itself declares.

@@ -39,8 +39,6 @@ class Standby:
 
     Attributes:
         repository: Its repository of savepoints, one of `replicate.to` of the primary.
-        env: Names of environment variables that the driver gets.
-        spark: Settings of Spark, over those of the primary.
         outputs: Output directories of file sinks of the primary, each with the one that is used here instead.
         approve: Whether `<job>.failover` shows its plan, and waits for a person's approval.
     """

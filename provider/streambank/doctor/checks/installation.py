@@ -69,7 +69,6 @@ def check_job_installation(python: str, spark_home: str | None = None) -> list[F
 
     Args:
         python: The interpreter that runs them; of another one than this nothing is known here.
-        spark_home: The distribution of Spark that they run on instead.
     """
     if spark_home is not None:
         return []

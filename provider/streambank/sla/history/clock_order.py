@@ -176,10 +176,6 @@ class TimedFiles:
         counted_from: What is odd counts from this place on; those before are read for what they lead to.
 
     Attributes:
-        damaged: Lines that cannot be read.
-        torn: Files that end in half a line.
-        jumps: How often the clock went back.
-        stale: Records left out since their driver had lost its lease.
         readable: How many records each file has, by its place.
     """
 

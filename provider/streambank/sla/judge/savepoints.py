@@ -228,7 +228,6 @@ class Drills:
     Attributes:
         passed_at: When the newest one that passed began; None where none has.
         failed: The newest one where that failed: the step, and why. Empty where it passed, or there is none.
-        begun: When the first checkpoint of the job was begun; None before its first start.
         not_run: Why the newest one that passed did not run the application; empty where it did.
     """
 

@@ -27,7 +27,6 @@ class Size:
     Attributes:
         name: For people: the metric, and the operator where it is of one.
         limit: The limit that a forecast is made for; None where only its rate is judged.
-        reset: Whether a new driver begins from nothing.
     """
 
     name: str

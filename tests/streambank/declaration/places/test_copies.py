@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Declarations
-from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import CopyPolicy, are_apart
 from streambank.declaration.state import HotKeysPolicy
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 JOB = 'repository = "file:///s"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "file:///ck/orders"\n'
 COPY = """
@@ -24,8 +25,7 @@ orders_out = "file:///staging/topic"
 
 
 def declared(folder: Path, text: str, job: str = JOB) -> Declarations:
-    (folder / "jobs.toml").write_text(job + text, encoding="utf-8")
-    return load_jobs(folder / "jobs.toml")
+    return declared_jobs(folder, job + text)
 
 
 def test_the_job_on_a_copy_has_nothing_of_the_live_one(tmp_path: Path) -> None:
@@ -98,9 +98,7 @@ def test_a_copy_that_is_not_declared(tmp_path: Path) -> None:
 )
 def test_what_would_touch_the_live_job_is_a_mistake(tmp_path: Path, old: str, new: str, what: str) -> None:
     assert old in COPY
-    with pytest.raises(InputError, match=what) as caught:
-        declared(tmp_path, COPY.replace(old, new, 1))
-    assert caught.value.code == "bad-declaration"
+    assert what in mistake(declared, tmp_path, COPY.replace(old, new, 1))
 
 
 def test_two_copies_share_nothing(tmp_path: Path) -> None:
@@ -109,18 +107,17 @@ def test_two_copies_share_nothing(tmp_path: Path) -> None:
         "staging",
         "analysis",
     }
-    with pytest.raises(InputError, match="not apart from the copy staging"):
-        declared(tmp_path, COPY + other.format("staging/orders/x"))
+    inside = COPY + other.format("staging/orders/x")
+    assert "not apart from the copy staging" in mistake(declared, tmp_path, inside)
 
 
 def test_no_other_job_has_the_name_or_the_checkpoint_of_a_copy(tmp_path: Path) -> None:
     """A cluster finds drivers by the name of their job."""
     other = '[jobs.{}]\napplication = "a.py"\ncheckpoint = "file:///{}"\n'
     declared(tmp_path, COPY + other.format("trains", "ck/trains"))
-    with pytest.raises(InputError, match="orders-staging"):
-        declared(tmp_path, COPY + other.format("orders-staging", "ck/trains"))
-    with pytest.raises(InputError, match="inside the checkpoint"):
-        declared(tmp_path, COPY + other.format("trains", "staging/orders/x"))
+    named, placed = other.format("orders-staging", "ck/trains"), other.format("trains", "staging/orders/x")
+    assert "orders-staging" in mistake(declared, tmp_path, COPY + named)
+    assert "inside the checkpoint" in mistake(declared, tmp_path, COPY + placed)
 
 
 def test_a_cluster_must_take_its_name(tmp_path: Path) -> None:
@@ -131,13 +128,12 @@ def test_a_cluster_must_take_its_name(tmp_path: Path) -> None:
     )
     copy = COPY.replace("jobs.orders", f"jobs.{name}")
     declared(tmp_path, "", job)
-    with pytest.raises(InputError, match="Kubernetes"):
-        declared(tmp_path, copy, job)
+    assert "Kubernetes" in mistake(declared, tmp_path, copy, job)
 
 
 def test_defaults_declare_no_copies(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="belongs to a job"):
-        declared(tmp_path, COPY.replace("jobs.orders.copies", "defaults.copies"))
+    everywhere = COPY.replace("jobs.orders.copies", "defaults.copies")
+    assert "belongs to a job" in mistake(declared, tmp_path, everywhere)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +197,8 @@ def test_a_copy_is_apart_from_other_jobs_sites_and_copies(
 ) -> None:
     assert old in TWO
     declared(tmp_path, COPY + TWO)
-    with pytest.raises(InputError, match=f"is not apart from .*{what}") as caught:
-        declared(tmp_path, COPY + TWO.replace(old, new, 1))
-    assert caught.value.code == "bad-declaration" and "jobs." in caught.value.message
+    said = mistake(declared, tmp_path, COPY + TWO.replace(old, new, 1))
+    assert re.search(f"jobs.*is not apart from .*{what}", said)
 
 
 def test_two_copies_share_a_control_location_and_links_are_followed(tmp_path: Path) -> None:
@@ -220,12 +215,9 @@ def test_two_copies_share_a_control_location_and_links_are_followed(tmp_path: Pa
 
 
 def test_an_output_is_named_once(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is named twice") as caught:
-        declared(tmp_path, COPY + '"/out/" = "file:///staging/again"\n')
-    assert caught.value.code == "bad-declaration"
+    assert "is named twice" in mistake(declared, tmp_path, COPY + '"/out/" = "file:///staging/again"\n')
     more = '"s3://b/o" = "file:///staging/x"\n"s3a://b/o" = "file:///staging/y"\n'
-    with pytest.raises(InputError, match="s3a://b/o is named twice"):
-        declared(tmp_path, COPY + more)
+    assert "s3a://b/o is named twice" in mistake(declared, tmp_path, COPY + more)
 
 
 def test_only_a_job_with_copies_promises_their_age_or_is_alerted_of_them(tmp_path: Path) -> None:
@@ -233,18 +225,11 @@ def test_only_a_job_with_copies_promises_their_age_or_is_alerted_of_them(tmp_pat
     found = declared(tmp_path, COPY + age)
     assert "copy_age" in found.job("orders").sla.objectives
     assert "copy_age" not in found.job("orders@staging").sla.objectives, "a copy has no copies"
-    with pytest.raises(InputError, match="declares no copies") as caught:
-        declared(tmp_path, age)
-    assert caught.value.code == "bad-declaration"
+    assert "declares no copies" in mistake(declared, tmp_path, age)
     inherited = declared(tmp_path, age.replace("jobs.orders", "defaults"))
     assert "copy_age" not in inherited.job("orders").sla.objectives
-    assert (
-        declared(tmp_path, "[jobs.orders.sla]\ncopy_age = false\n")
-        .job("orders")
-        .sla.objectives["copy_age"]
-        .off
-    )
+    off = declared(tmp_path, "[jobs.orders.sla]\ncopy_age = false\n").job("orders").sla.objectives
+    assert off["copy_age"].off
     notify = '[[jobs.orders.notify]]\nclass = "a.B"\nkinds = ["refresh-failed"]\n'
     declared(tmp_path, COPY + notify)
-    with pytest.raises(InputError, match="refresh-failed would never be sent"):
-        declared(tmp_path, notify)
+    assert "refresh-failed would never be sent" in mistake(declared, tmp_path, notify)

@@ -7,6 +7,7 @@ import pytest
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
+from tests.support.jobs.jobs_file import declared_jobs, mistake
 
 HEAD = """
 repository = "east/savepoints"
@@ -30,9 +31,7 @@ repository = "west/savepoints"
 
 
 def load(folder: Path, text: str) -> Job:
-    file = folder / "streaming_jobs.toml"
-    file.write_text(text, encoding="utf-8")
-    return load_jobs(file).job("orders")
+    return declared_jobs(folder, text).job("orders")
 
 
 def test_a_site_is_the_same_job_with_places_of_its_own(tmp_path: Path) -> None:
@@ -104,10 +103,8 @@ def test_a_job_at_a_site_has_a_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_its_field(tmp_path: Path, standby: str, field: str, what: str) -> None:
-    with pytest.raises(InputError) as error:
-        load(tmp_path, f"{HEAD}[jobs.orders.standby]\n{standby}\n")
-    assert error.value.code == "bad-declaration"
-    assert f"{field}:" in error.value.message and what in error.value.message
+    said = mistake(load, tmp_path, f"{HEAD}[jobs.orders.standby]\n{standby}\n")
+    assert f"{field}:" in said and what in said
 
 
 def test_a_checkpoint_of_a_standby_is_no_other_jobs(tmp_path: Path) -> None:
