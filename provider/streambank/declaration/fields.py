@@ -54,6 +54,13 @@ class Source:
             hint=hint,
         )
 
+    def checked(self, path: tuple[str, ...], check: Callable[[], T]) -> T:
+        """What a check gives; where it refuses, that is a mistake in the field."""
+        try:
+            return check()
+        except InputError as error:
+            raise self.mistake(path, error.message.rstrip("."), error.hint) from error
+
 
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
     """Every string with its variables filled in (core/environment.py).
@@ -90,6 +97,10 @@ class Fields:
 
     def mistake(self, name: str, what: str, hint: str = "") -> InputError:
         return self.source.mistake((*self.path, name), what, hint)
+
+    def checked(self, name: str, check: Callable[[], T]) -> T:
+        """What a check gives; where it refuses, that is a mistake in one of the fields."""
+        return self.source.checked((*self.path, name), check)
 
     def _get(self, name: str, kind: type | tuple[type, ...], wanted: str) -> Any:
         self._known.add(name)
@@ -187,10 +198,7 @@ class Fields:
         value = self._get(name, str, wanted)
         if value is None:
             return None
-        try:
-            return parse(value)
-        except InputError as error:
-            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+        return self.checked(name, lambda: parse(value))
 
     def duration_s(self, name: str) -> float | None:
         """Seconds of a duration such as "60s", above zero."""
@@ -226,11 +234,12 @@ class Fields:
 
     def as_location(self, name: str, value: str) -> str:
         """A string of field `name` as a canonical URI."""
-        try:
+
+        def location() -> str:
             relative = scheme_of(value) == "file" and not value.startswith("file:")
             return normalize_location(self._absolute(value) if relative else value)
-        except InputError as error:
-            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+
+        return self.checked(name, location)
 
     def _absolute(self, value: str) -> Path:
         return self.source.folder / Path(value).expanduser()

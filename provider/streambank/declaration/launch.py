@@ -306,8 +306,5 @@ def check_cluster_name(job: str, policy: LaunchPolicy, fields: Fields) -> None:
     def wrong(name: str, what: str, hint: str) -> InputError:
         return fields.source.mistake(fields.path, what, hint)
 
-    try:
-        check_job_name(job)
-    except InputError as error:
-        raise wrong("name", error.message.rstrip("."), error.hint) from error
+    fields.source.checked(fields.path, lambda: check_job_name(job))
     _check_name(job, policy.on, policy.deploy_mode, wrong)

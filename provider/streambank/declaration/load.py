@@ -142,10 +142,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
     """One job, or (without a name) the defaults, which are checked by the same rules."""
     application, checkpoint = fields.file("application"), fields.location("checkpoint")
     if name is not None:
-        try:
-            check_job_name(name)
-        except InputError as error:
-            raise fields.source.mistake(fields.path, error.message.rstrip("."), error.hint) from error
+        fields.source.checked(fields.path, lambda: check_job_name(name))
         application = fields.required("application", application)
         checkpoint = fields.required("checkpoint", checkpoint)
     spark = fields.settings("spark")

@@ -22,7 +22,6 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from streambank.core.errors import InputError
 from streambank.declaration.fields import Fields
 from streambank.repository.coverage import parse_share
 
@@ -33,10 +32,7 @@ Read = Callable[[Fields, str], Any]
 def _share(fields: Fields, name: str) -> str | None:
     """Reads how much of the bytes a sampled verification reads and compares, such as `10%`."""
     text = fields.text(name)
-    try:
-        parse_share(text or "100%")
-    except InputError as error:
-        raise fields.mistake(name, error.message.rstrip("."), error.hint) from error
+    fields.checked(name, lambda: parse_share(text or "100%"))
     return text
 
 

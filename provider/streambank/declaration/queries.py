@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_name
 from streambank.declaration.fields import Fields
 
@@ -41,10 +40,7 @@ def read_queries(fields: Fields) -> dict[str, str]:
 def _check(fields: Fields, name: str, spark_name: str, found: Mapping[str, str]) -> None:
     if not spark_name.strip():
         raise fields.mistake("queries", "a name is empty")
-    try:
-        check_name(name, "query")
-    except InputError as error:
-        raise fields.mistake("queries", error.message.rstrip("."), error.hint) from error
+    fields.checked("queries", lambda: check_name(name, "query"))
     if name == MAIN:
         raise fields.mistake(
             "queries",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from streambank.control.place import SUFFIX
 from streambank.core.choices import SourceChoice
-from streambank.core.errors import InputError
 from streambank.core.names import MAIN, SITES, check_name
 from streambank.declaration.fields import Fields
 from streambank.declaration.places.standby import PrimaryPlaces
@@ -112,10 +112,7 @@ def read_copies(fields: Fields, live: PrimaryPlaces) -> dict[str, CopyPolicy]:
     found: dict[str, CopyPolicy] = {}
     for name in fields.data:
         table = fields.table(name)
-        try:
-            check_name(name, "copy")
-        except InputError as error:
-            raise fields.mistake(name, error.message.rstrip("."), error.hint) from error
+        fields.checked(name, partial(check_name, name, "copy"))
         if name in SITES:
             raise fields.mistake(name, "this is the name of a site", "Give the copy another name.")
         copy = _read_copy(name, table)
