@@ -75,15 +75,9 @@ def _chart(chart: Chart, most: int) -> dict[str, Any]:
     restarts = chart.restarts[-most_restarts(most) :]
     dots = thinned(chart.dots, most, restarts)
     return {
-        "query": chart.query,
-        "objective": chart.objective,
-        "subject": chart.subject,
-        "name": chart.name,
-        "meaning": chart.meaning,
-        "unit": chart.unit,
-        "warn": chart.warn,
-        "breach": chart.breach,
-        "level": chart.level,
+        **_picked(
+            chart, "query", "objective", "subject", "name", "meaning", "unit", "warn", "breach", "level"
+        ),
         "t": [_second(dot.at) for dot in dots],
         "v": [rounded(dot.value) for dot in dots],
         **_band(dots),
@@ -101,16 +95,17 @@ def _band(dots: Sequence[Dot]) -> dict[str, list[float | int]]:
 
 
 def _forecast(forecast: Forecast) -> dict[str, Any]:
-    low, high = (None if one is None else rounded(one) for one in (forecast.low, forecast.high))
+    numbers = _picked(forecast, "value", "expected", "low", "high")
     return {
         "begin": _second(forecast.begin),
         "end": _second(forecast.end),
-        "value": rounded(forecast.value),
-        "expected": rounded(forecast.expected),
-        "low": low,
-        "high": high,
+        **{name: None if number is None else rounded(number) for name, number in numbers.items()},
         "grows": forecast.grows,
     }
+
+
+def _picked(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
 
 
 def _second(moment: datetime) -> int:
@@ -121,15 +116,11 @@ def _partitions(judged: Sequence[Judged]) -> dict[str, list[dict[str, Any]]]:
     """The largest partitions of all stores, and each store, the least even first."""
     stores = [(one.query, store) for one in judged if one.skew is not None for store in one.skew.stores]
     stores.sort(key=lambda one: (one[1].uneven, one[1].skew or 0.0), reverse=True)
-    partitions: list[dict[str, Any]] = [
+    partitions = [
         {
             "query": query,
-            "operator": store.operator,
-            "name": store.name,
-            "store": store.store,
-            "partition": part.partition,
-            "bytes": part.bytes,
-            "rows": part.rows,
+            **_picked(store, "operator", "name", "store"),
+            **_picked(part, "partition", "bytes", "rows"),
         }
         for query, store in stores
         for part in store.parts
@@ -140,16 +131,9 @@ def _partitions(judged: Sequence[Judged]) -> dict[str, list[dict[str, Any]]]:
         "stores": [
             {
                 "query": query,
-                "operator": store.operator,
-                "name": store.name,
-                "store": store.store,
+                **_picked(store, "operator", "name", "store", "rows", "bytes", "by", "uneven", "advice"),
                 "partitions": len(store.parts),
-                "rows": store.rows,
-                "bytes": store.bytes,
                 "skew": None if store.skew is None else rounded(store.skew),
-                "by": store.by,
-                "uneven": store.uneven,
-                "advice": store.advice,
             }
             for query, store in stores[:STORES]
         ],
