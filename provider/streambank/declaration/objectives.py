@@ -58,10 +58,6 @@ class Promise:
     tells_of_code: bool = True
 
     @property
-    def is_trend(self) -> bool:
-        return self.kind == "trend"
-
-    @property
     def begin(self) -> str:
         """The meaning as the beginning of a sentence: `Size of the state`, `How long a batch takes`."""
         return self.meaning[:1].upper() + self.meaning[1:]

@@ -105,7 +105,7 @@ def read_sla(fields: Fields, time_zone: str | None) -> SlaPolicy:
         if table is None:
             objectives[name] = Declared(off=True)
         elif table.data:
-            objectives[name] = _declared(table, name, promise, time_zone)
+            objectives[name] = _declared(table, promise, time_zone)
     fields.done()
     return SlaPolicy(
         objectives, mute, None if never else schedule or SCHEDULE, notify, spread=schedule is None
@@ -152,13 +152,14 @@ def without_copy_age(policy: SlaPolicy) -> SlaPolicy:
     return replace(policy, objectives=others)
 
 
-def _declared(table: Fields, name: str, promise: Promise, time_zone: str | None) -> Declared:
+def _declared(table: Fields, promise: Promise, time_zone: str | None) -> Declared:
     read = _READERS[promise.unit]
     given: dict[str, Any] = {"off": False, "mute": _mute(table, time_zone)}
     given |= {limit: read(table, limit) for limit in ("warn", "breach")}
     # What an objective has not is no field of its table.
-    has = {"window_s": promise.window_s, "statistic": promise.statistic, "min_history_s": promise.is_trend}
-    given |= {name: None for name, there in has.items() if not there}
+    trend = promise.kind == "trend" or None
+    has = {"window_s": promise.window_s, "statistic": promise.statistic, "min_history_s": trend}
+    given |= {name: None for name, one in has.items() if one is None}
     found = read_policy(table, Declared, **given)
     _check_sides(table, found, promise)
     return found

@@ -15,27 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from streambank.control.progress import ProgressRecord, SegmentHead, read_segment
 from streambank.storage.store import Store
 from streambank.storage.threads import at_once, each
 
-
-class Stamped(Protocol):
-    """What tells whose a record is."""
-
-    @property
-    def at(self) -> datetime:
-        """When it was written down."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the lease of the driver that wrote it."""
-
-    @property
-    def batch(self) -> int:
-        """Its batch."""
+Stamped = ProgressRecord | SegmentHead
+"""What tells whose a record is, and when it was written down."""
 
 
 class Drivers:

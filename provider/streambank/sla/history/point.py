@@ -60,3 +60,15 @@ class History:
     points: Iterable[Point] = ()
     runs: int = 0
     notes: tuple[str, ...] = ()
+
+
+def over_all(operators: Mapping[int, Mapping[str, float]], summed: Iterable[str]) -> dict[str, float]:
+    """Values over all operators: sums of what each one tells, and the age of the oldest newest snapshot."""
+    values: dict[str, float] = {}
+    for name in summed:
+        known = [operator[name] for operator in operators.values() if name in operator]
+        if known and len(known) == len(operators):
+            values[name] = sum(known)
+    age = "snapshot_age_batches"
+    ages = [operator[age] for operator in operators.values() if age in operator]
+    return values | ({age: max(ages)} if ages else {})

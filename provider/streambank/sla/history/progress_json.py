@@ -14,7 +14,7 @@ from typing import Any
 
 from streambank.control.progress import ProgressRecord
 from streambank.core.units import time_or_none
-from streambank.sla.history.point import Point
+from streambank.sla.history.point import Point, over_all
 
 _SUMMED = {
     "state_rows": "numRowsTotal",
@@ -78,16 +78,7 @@ class Measuring:
         listed = progress.get("stateOperators")
         reported = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         operators = {place: self._operator(one, batch) for place, one in enumerate(reported)}
-        for name in (*_SUMMED, "state_bytes", "state_commit_s"):
-            found = [operator[name] for operator in operators.values() if name in operator]
-            if found and len(found) == len(operators):
-                values[name] = sum(found)
-        ages = [
-            operator["snapshot_age_batches"]
-            for operator in operators.values()
-            if "snapshot_age_batches" in operator
-        ]
-        _put(values, "snapshot_age_batches", max(ages, default=None))
+        values |= over_all(operators, (*_SUMMED, "state_bytes", "state_commit_s"))
         if len(operators) == 1:
             values |= {name: value for name, value in operators[0].items() if name in _CALLS}
         else:

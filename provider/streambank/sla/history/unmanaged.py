@@ -22,7 +22,7 @@ from streambank.core.errors import NotFoundError, StorageError, StreambankError
 from streambank.core.shape import JsonObject
 from streambank.core.units import EPOCH, from_epoch_ms
 from streambank.sla.history.clock_order import in_order
-from streambank.sla.history.point import History, Point
+from streambank.sla.history.point import History, Point, over_all
 from streambank.sla.history.summary import HistoryMetrics
 from streambank.storage.store import Store
 
@@ -134,7 +134,7 @@ def measure_checkpoint(
         if watermark is not None:
             values["watermark_lag_s"] = (at - watermark).total_seconds()
         operators = _operators(measured.get(batch, ()), batch)
-        values |= _over_all(operators)
+        values |= over_all(operators, ("state_rows", "state_bytes"))
         if place == len(batches) - 1:
             values |= _directory(index, batch)
         points.append(Point(at, batch, None, None, values, operators, watermark))
@@ -276,19 +276,6 @@ def _rows(states: Iterable[PartitionMeasure]) -> int | None:
             return None
         total += state.state.base_rows
     return total
-
-
-def _over_all(operators: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for name in ("state_rows", "state_bytes"):
-        known = [operator[name] for operator in operators.values() if name in operator]
-        if known and len(known) == len(operators):
-            values[name] = sum(known)
-    if operators:
-        values["snapshot_age_batches"] = max(
-            operator["snapshot_age_batches"] for operator in operators.values()
-        )
-    return values
 
 
 def directory_sizes(index: CheckpointIndex) -> dict[str, float]:
