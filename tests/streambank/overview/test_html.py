@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from streambank.declaration.objectives import PROMISES
 from streambank.overview.html import _module, _script, page_html
+from streambank.sla.objectives import HISTORY
 from tests.support.page import story
 from tests.support.page.modules import FILE, SHARED, own_modules
 
@@ -102,3 +104,11 @@ export const {
     assert 'const { default: uPlot } = need("uPlot.esm.js");' in body
     assert 'const { a, b } = need("h.js");\nneed("react.js");\nconst x = 1;' in body
     assert body.endswith("return { x, y, Z, one, two };")
+
+
+def test_the_page_has_words_and_ways_out_for_objectives_that_there_are() -> None:
+    text = (SHARED / "trouble.js").read_text("utf-8")
+    tables = re.findall(r"const (?:HELPS|NO_LIMIT) = table\(\{(.*?)\}\)", text, re.DOTALL)
+    named = {name for table in tables for name in re.findall(r"^  (\w+):", table, re.MULTILINE)}
+    assert len(tables) == 2 and named > {"alive", "drill_age"}
+    assert named <= {*PROMISES, HISTORY}

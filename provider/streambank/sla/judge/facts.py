@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.sla.judge.reported import Reported, Subject
+from streambank.sla.judge.reported import ReportedObjective, Subject
 from streambank.sla.judge.running import RUNNING
 from streambank.sla.judge.savepoints import SAVED
 from streambank.sla.judge.spread import SPREAD
 from streambank.sla.objectives import Objective
 
-REPORTED: Mapping[str, Reported[Any]] = {**RUNNING, **SAVED, **SPREAD}
+REPORTED: Mapping[str, ReportedObjective[Any]] = {**RUNNING, **SAVED, **SPREAD}
 """Every objective of the kind `reported`, by its name."""
 
 

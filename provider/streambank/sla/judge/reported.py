@@ -83,7 +83,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported(Generic[T]):
+class ReportedObjective(Generic[T]):
     """One objective of the kind `reported`. Its row in `declaration/objectives.py` has limits and words.
 
     Attributes:

@@ -18,7 +18,7 @@ from streambank.job.alive import Life
 from streambank.sla.fact import Fact
 from streambank.sla.judge.case import Case
 from streambank.sla.judge.recoveries import NEWEST_EVENTS, recoveries
-from streambank.sla.judge.reported import SHOWN, Reported, Subject, sentence_of
+from streambank.sla.judge.reported import SHOWN, ReportedObjective, Subject, sentence_of
 from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
 from streambank.sla.verdict import Verdict, say
@@ -255,24 +255,24 @@ def _recovery_time(case: Case, recovered: Sequence[Fact]) -> Verdict:
     return replace(found, advice=longest.advice) if found.advice and longest.advice else found
 
 
-RUNNING: Mapping[str, Reported[Any]] = {
-    "alive": Reported("Whether it runs", lambda subject, _: subject.life, _alive),
-    "free_space": Reported(
+RUNNING: Mapping[str, ReportedObjective[Any]] = {
+    "alive": ReportedObjective("Whether it runs", lambda subject, _: subject.life, _alive),
+    "free_space": ReportedObjective(
         "Its disks", lambda subject, _: disks_of_job(subject.job, subject.control), _free_space
     ),
-    "restart_rate": Reported("Its restarts", _restarts, _restart_rate),
-    "progress_age": Reported(
+    "restart_rate": ReportedObjective("Its restarts", _restarts, _restart_rate),
+    "progress_age": ReportedObjective(
         "Its progress",
         lambda subject, _: subject.life and sign_of(subject.life, subject.query, subject.job.health),
         _progress_age,
         nothing=Sign(),
         needs_history=True,
     ),
-    "failed_batches": Reported(
+    "failed_batches": ReportedObjective(
         "Its failures",
         lambda subject, _: failures_of(subject.control, subject.query),
         _failed_batches,
         needs_history=True,
     ),
-    "recovery_time": Reported("Its recoveries", _recovered, _recovery_time),
+    "recovery_time": ReportedObjective("Its recoveries", _recovered, _recovery_time),
 }

@@ -20,7 +20,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.sla.fact import Fact
 from streambank.sla.judge.case import Case
-from streambank.sla.judge.reported import Reported, Subject, begun_at, newest_heads
+from streambank.sla.judge.reported import ReportedObjective, Subject, begun_at, newest_heads
 from streambank.sla.objectives import Objective
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
@@ -261,12 +261,12 @@ def _drill_age(case: Case, drills: Drills) -> Verdict:
     return replace(found, why=" ".join(filter(None, (found.why, not_run, drills.failed))))
 
 
-SAVED: Mapping[str, Reported[Any]] = {
-    "savepoint_age": Reported("Its generations", _savepoints, _savepoint_age),
-    "replayable_for": Reported("Its sources", _replayable, _replayable_for),
-    "replica_age": Reported("Its replicas", _in_replicas, _replica_age),
-    "copy_age": Reported("Its copies", _in_copies, _copy_age),
-    "drill_age": Reported(
+SAVED: Mapping[str, ReportedObjective[Any]] = {
+    "savepoint_age": ReportedObjective("Its generations", _savepoints, _savepoint_age),
+    "replayable_for": ReportedObjective("Its sources", _replayable, _replayable_for),
+    "replica_age": ReportedObjective("Its replicas", _in_replicas, _replica_age),
+    "copy_age": ReportedObjective("Its copies", _in_copies, _copy_age),
+    "drill_age": ReportedObjective(
         "Its drills", lambda subject, _: drills_seen(subject.control, subject.job.queries), _drill_age
     ),
 }

@@ -11,7 +11,7 @@ from streambank.control.progress import progress_keys
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.sla.fact import Fact
 from streambank.sla.judge.case import Case
-from streambank.sla.judge.reported import Reported, Subject
+from streambank.sla.judge.reported import ReportedObjective, Subject
 from streambank.sla.objectives import Objective
 from streambank.sla.skew.report import SkewReport, skew_of_checkpoint
 from streambank.sla.skew.traffic import hot_key_facts
@@ -97,9 +97,9 @@ def _evenness(case: Case, spread: Spread) -> Verdict:
     )
 
 
-SPREAD: Mapping[str, Reported[Any]] = {
-    "partition_skew": Reported("Its state", _skew, _evenness),
-    "hot_key": Reported(
+SPREAD: Mapping[str, ReportedObjective[Any]] = {
+    "partition_skew": ReportedObjective("Its state", _skew, _evenness),
+    "hot_key": ReportedObjective(
         "Its largest keys",
         lambda subject, _: Spread(*hot_key_facts(subject.control, subject.query, subject.now)),
         _evenness,

@@ -18,7 +18,7 @@ from streambank.kafka.retention import KafkaReplay
 from streambank.sla.fact import Fact
 from streambank.sla.judge.facts import REPORTED as OBJECTS
 from streambank.sla.judge.facts import Facts
-from streambank.sla.judge.reported import Reported
+from streambank.sla.judge.reported import ReportedObjective
 from streambank.sla.judge.running import Sign
 from streambank.sla.judge.savepoints import Drills, Elsewhere, NewestSavepoints
 from streambank.sla.judge.spread import Spread
@@ -135,7 +135,7 @@ def test_each_reported_objective_has_an_object_and_a_case() -> None:
 
 def test_an_objective_is_added_by_its_row_and_its_object(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Promise("reported", "count", "open windows", "Close one.", breach=2.0)
-    windows: Reported[int] = Reported(
+    windows: ReportedObjective[int] = ReportedObjective(
         "Its windows", lambda *_: 3, lambda case, count: case.verdict("ok", f"It has {count}.")
     )
     monkeypatch.setitem(PROMISES, "windows", row)
