@@ -9,6 +9,7 @@ from streambank.core.environment import check_variables, is_variable
 from streambank.core.names import LEDGER
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.fields import Fields
+from streambank.declaration.policy import read_policy
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, SinkKind
 from streambank.storage import same_place
 
@@ -53,21 +54,18 @@ def _read(entry: Fields, queries: Mapping[str, str]) -> DeclaredSink:
     table = entry.location("table") if kind == "delta" else entry.text("table")
     if table is None:
         table = {"ledger": LEDGER, "append": "foreachBatch", "idempotent-by-key": "foreachBatch"}.get(kind)
-    sink = DeclaredSink(
+    sink = read_policy(
+        entry,
+        DeclaredSink,
         kind=kind,
         table=entry.required("table", table),
         query=_query(entry, queries),
-        writer=entry.text("writer"),
         url=_url(entry) if kind == "ledger" else None,
-        rows=entry.texts("rows") or (),
-        overwrites=entry.boolean("overwrites") or False,
         catalog=_settings(entry, "catalog"),
-        tag=entry.boolean("tag") is not False,
         options=_settings(entry, "options"),
     )
     if kind == "iceberg" and not sink.catalog:
         raise entry.mistake("catalog", "it is missing", 'Such as catalog = {type = "rest", uri = "..."}.')
-    entry.done()
     return sink
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -71,15 +70,11 @@ def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]
     rto_s = None
     of_query = found.get(query, ()) if query is not None else ()
     whole = next((one for one in of_query if one.kind == "restore" and one.began_at == began), None)
-    start = next(
-        (one for one in of_query if whole and one.kind != "restore" and one.epoch == whole.epoch), None
-    )
-    if whole is not None and start is not None and began is not None and seconds is not None:
-        rto_s = round(whole.seconds, 1)
-        waited_s = (start.began_at - (began + timedelta(seconds=seconds))).total_seconds()
+    if whole is not None and seconds is not None:
+        rto_s, waited_s = round(whole.seconds, 1), dict(whole.steps)["between"]
         steps += [
-            {"name": "wait", "seconds": round(max(0.0, waited_s), 1)},
-            {"name": "start", "seconds": round(start.seconds, 1)},
+            {"name": "wait", "seconds": round(waited_s, 1)},
+            {"name": "start", "seconds": round(whole.seconds - seconds - waited_s, 1)},
         ]
     return {
         **_either(job, report),
