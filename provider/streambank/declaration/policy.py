@@ -57,7 +57,7 @@ def one_of(*choices: str) -> Read:
     return lambda fields, name: fields.choice(name, choices)
 
 
-def read_policy(table: Fields, kind: type[T], **given: Any) -> T:
+def read_policy(table: Fields, kind: type[T], /, **given: Any) -> T:
     """The policy that a table declares.
 
     Args:
