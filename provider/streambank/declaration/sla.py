@@ -202,13 +202,18 @@ def _milliseconds(table: Fields, name: str) -> float | None:
     return None if seconds is None else seconds * 1000
 
 
+def _number(table: Fields, name: str) -> float | None:
+    return table.number(name, minimum=0)
+
+
 _READERS: Mapping[Unit, Callable[[Fields, str], float | None]] = {
     "bytes": lambda table, name: table.parsed(name, 'a size such as "10GB"', parse_bytes),
     "bytes/h": lambda table, name: table.parsed(name, 'a growth such as "1MB/h"', _parse_growth),
     "s": Fields.duration_s,
     "ms": _milliseconds,
-    **dict.fromkeys(
-        ("rows", "rows/h", "batches", "count", "ratio"),
-        lambda table, name: table.number(name, minimum=0),
-    ),
+    "rows": _number,
+    "rows/h": _number,
+    "batches": _number,
+    "count": _number,
+    "ratio": _number,
 }

@@ -84,7 +84,8 @@ def judge(
         level, why, evidence = _of_history(history, walk, now, known)
     else:
         newest, advice = None, history.advice
-        level, why, evidence = "breach", f"The history cannot be read: {history.why}", known.unreadable
+        level, why = "breach", f"The history cannot be read: {history.why}"
+        evidence = [*known.unreadable]
     first = Verdict(
         job=job,
         query=history.query,
