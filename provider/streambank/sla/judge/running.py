@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeGuard
+from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.progress import last_progress
-from streambank.core.units import say_duration, time_or_none, to_json_time
+from streambank.core.units import number_or_none, say_duration, time_or_none, to_json_time
 from streambank.declaration.health import HealthPolicy
 from streambank.driver.failure import root_cause
 from streambank.driver.launchers.disks import TEMPORARY, Disk, disks_of_job
@@ -135,20 +134,15 @@ def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
     said: Mapping[str, Any] = one if isinstance(one, Mapping) else {}
     if said.get("over") and not said.get("failed"):
         return Sign(over="it has ended well", finished=True)
-    still_s = said.get("still_s", life.status.get("still_s"))
-    trigger_s = said.get("trigger_s")
-    longest_s = max(health.interval_s, health.timeout_s, trigger_s if _is_number(trigger_s) else 0.0)
+    still_s = number_or_none(said.get("still_s", life.status.get("still_s")))
+    longest_s = max(health.interval_s, health.timeout_s, number_or_none(said.get("trigger_s")) or 0.0)
     first = not said.get("triggered")
     limit_s = _INTERVALS * longest_s * (2 if first else 1)
     if first:
         limit_s = max(limit_s, health.first_batch_s or 0.0)
-    if life.said_at is None or not _is_number(still_s):
+    if life.said_at is None or still_s is None or still_s < 0:
         return Sign(limit_s=limit_s)
     return Sign(life.said_at - timedelta(seconds=still_s), limit_s)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _progress_age(case: Case, sign: Sign) -> Verdict:
