@@ -16,7 +16,7 @@ from statistics import median
 from typing import Annotated, Literal
 
 from streambank.core.shape import JsonName, JsonObject
-from streambank.core.units import to_json_time
+from streambank.core.units import number_or_none, to_json_time
 from streambank.sla.growth.buckets import DAY_S, HOUR_S, Gathered, widen, width_for
 from streambank.sla.growth.slope import Cell, Slope, extremes, slope
 
@@ -153,8 +153,8 @@ def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth 
     level, peak = _line(fit)
     return Growth(
         per_day=found.value * per_day,
-        low=_finite(found.low * per_day),
-        high=_finite(found.high * per_day),
+        low=number_or_none(found.low * per_day),
+        high=number_or_none(found.high * per_day),
         at=datetime.fromtimestamp((raw[-1].number + 1) * gathered.width_s, UTC),
         level=level,
         peak=peak,
@@ -275,10 +275,6 @@ def _seconds(distance: float, per_day: float | None) -> float | None:
         return None
     seconds = distance / per_day * DAY_S
     return seconds if seconds < _FOREVER_S else None
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 _SIDE = 3
