@@ -10,11 +10,11 @@ import pytest
 
 from streambank.cli.options import job_named
 from streambank.core.errors import InputError, NotFoundError
-from streambank.declaration.declaration import Declarations
 from streambank.declaration.load import load_jobs, read_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
+from tests.support.jobs.jobs_file import declared_jobs as load
 from tests.support.paths import ROOT
 
 FULL = """
@@ -105,12 +105,6 @@ application = "/apps/pairs.py"
 checkpoint = "ck/pairs"
 queries = ["left", "right"]
 """
-
-
-def load(folder: Path, text: str, **variables: str) -> Declarations:
-    file = folder / "streaming_jobs.toml"
-    file.write_text(text, encoding="utf-8")
-    return load_jobs(file, variables=variables)
 
 
 def job(more: str = "", top: str = 'repository = "r"') -> str:
