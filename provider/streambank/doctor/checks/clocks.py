@@ -35,9 +35,8 @@ def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Find
     newest = max(logs, key=lambda info: info.mtime_ns, default=None)
     written = None if newest is None else from_epoch_ms(newest.mtime_ns // 1_000_000)
     if newest is not None and written is not None:
-        yield from _ahead(
-            newest.path, "It was written", _STORAGE, written, f"here it is {to_json_time(now)}", now
-        )
+        here = f"here it is {to_json_time(now)}"
+        yield from _ahead(newest.path, "It was written", _STORAGE, written, here, now)
 
 
 def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Finding]:
@@ -60,10 +59,8 @@ def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Findi
         now: The time by this machine's clock, taken after the record was read.
     """
     if newest is not None:
-        wrote, here = (
-            f"Its driver wrote the record of batch {newest.batch}",
-            f"here it is {to_json_time(now)}",
-        )
+        wrote = f"Its driver wrote the record of batch {newest.batch}"
+        here = f"here it is {to_json_time(now)}"
         yield from _ahead("progress", wrote, "by its own clock", newest.at, here, now)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
+from streambank.core.errors import FormatError
 from streambank.core.names import MAIN
 from streambank.core.shape import decode
 from streambank.core.units import to_json_time, utc_now
@@ -46,17 +47,19 @@ def read_hot_keys(control: JobControl, query: str | None = None) -> list[Fact] |
     what = f"record of the largest keys of job {control.name}"
     hint = f"Look at {records.describe(record.number)}, or find the keys again."
     found = decode(_Found, record.data, what, hint=hint)
-    return [
-        Fact(
-            found.at,
-            one.times_mean,
-            f"operator {one.operator}",
-            f"It has {one.rows:,} rows, in partition {', '.join(map(str, one.partitions or ()))}, and is one "
-            f"of {one.keys:,} keys of {found.of} (batch {found.batch}): the program inspect_state names it.",
+    facts = []
+    for one in found.operators:
+        if one.times_mean is None:
+            continue
+        if one.rows is None or one.partitions is None:
+            problem = f"operator {one.operator} has a largest key without its rows and partitions"
+            raise FormatError(f"The {what} cannot be read: {problem}.", code="damaged-record", hint=hint)
+        said = (
+            f"It has {one.rows:,} rows, in partition {', '.join(map(str, one.partitions))}, and is one of "
+            f"{one.keys:,} keys of {found.of} (batch {found.batch}): the program inspect_state names it."
         )
-        for one in found.operators
-        if one.times_mean is not None
-    ]
+        facts.append(Fact(found.at, one.times_mean, f"operator {one.operator}", said))
+    return facts
 
 
 @dataclass(frozen=True, slots=True)

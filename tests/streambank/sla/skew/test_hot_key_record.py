@@ -34,6 +34,10 @@ def test_a_damaged_record_is_an_error_and_not_an_older_one(control: JobControl) 
     with pytest.raises(FormatError) as damaged:
         read_hot_keys(control, "left")
     assert damaged.value.code == "damaged-record"
+    keep_hot_keys(control, "right", of="x", batch=4, operators=[{**HOT, "rows": None}])
+    with pytest.raises(FormatError, match="operator 0 has a largest key without its rows") as half:
+        read_hot_keys(control, "right")
+    assert half.value.code == "damaged-record"
 
 
 def test_old_looks_are_pruned(control: JobControl) -> None:
