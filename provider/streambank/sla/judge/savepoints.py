@@ -32,7 +32,8 @@ class NewestSavepoints:
 
     Attributes:
         facts: They, by the time of their batch.
-        begun: When its first checkpoint was begun, where it has no savepoint; None before its first start.
+        begun: When its first checkpoint was begun, where it has no savepoint and a usual limit gives it time
+            for one; None before its first start.
     """
 
     facts: Sequence[Fact]
@@ -43,7 +44,8 @@ def _savepoints(subject: Subject, objective: Objective) -> NewestSavepoints | No
     heads = subject.savepoints
     if heads is None:
         return None
-    begun = None if heads else begun_at(subject.control, subject.query)
+    has_time = not heads and objective.usual
+    begun = begun_at(subject.control, subject.query) if has_time else None
     return NewestSavepoints([_fact_of(head) for head in heads], begun)
 
 
