@@ -15,7 +15,7 @@ from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import SAVEPOINTS
-from streambank.declaration.places.shared import why_taken
+from streambank.declaration.shared import why_taken
 from streambank.drills.copy_of_job import scratch_of
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY

@@ -35,7 +35,7 @@ from streambank.core.units import say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.declaration.places.copies import are_apart
-from streambank.declaration.places.shared import OUTPUT, SCRATCH, STAGED, TABLE, Place, declared_places
+from streambank.declaration.shared import OUTPUT, SCRATCH, STAGED, TABLE, Place, declared_places
 from streambank.drills.left import MARKER
 from streambank.sinks.file.rollback import JOURNAL_FILES
 from streambank.storage import Opener, followed, is_below, is_inside, open_store

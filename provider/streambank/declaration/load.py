@@ -25,7 +25,6 @@ from streambank.declaration.launch import LOCAL_MASTER, check_cluster_name, read
 from streambank.declaration.maintenance import GenerationsPolicy, MaintenancePolicy
 from streambank.declaration.notify import read_notify, refuse_silent
 from streambank.declaration.places.copies import copy_name, read_copies
-from streambank.declaration.places.shared import refuse_shared
 from streambank.declaration.places.standby import PrimaryPlaces, read_standby
 from streambank.declaration.policy import read_policy
 from streambank.declaration.queries import read_queries
@@ -39,6 +38,7 @@ from streambank.declaration.savepoints import (
     read_retention,
     read_savepoint,
 )
+from streambank.declaration.shared import refuse_shared
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import read_sla, with_usual, without_copies
 from streambank.declaration.state import read_changes, read_compact, read_hot_keys, read_state

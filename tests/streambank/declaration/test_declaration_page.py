@@ -10,7 +10,8 @@ import pytest
 
 from streambank.declaration.fields import Fields
 from streambank.declaration.objectives import PROMISES
-from tests.streambank.declaration.test_load import FULL, load
+from tests.streambank.declaration.test_load import FULL
+from tests.support.jobs.jobs_file import declared_jobs as load
 from tests.support.paths import ROOT
 
 
