@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError
+from streambank.core.verb_options import TakeOptions
 from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StopStreamingJobOperator
@@ -81,15 +82,8 @@ def test_the_hook_takes_nothing_unknown_for_the_default(tmp_path: Path) -> None:
         'repository = "r"\n[jobs.flights]\napplication = "a.py"\ncheckpoint = "ck"\n', encoding="utf-8"
     )
     hook = StreambankHook(jobs_file=str(jobs))
-    how: dict[str, Any] = {
-        "file_sinks": (),
-        "batch": None,
-        "pin": False,
-        "new_query": False,
-        "note": "",
-        "by": {},
-    }
+    wrong: Any = "saef"
     for checkpoint in (None, str(tmp_path / "ck")):
         with pytest.raises(InputError) as refused:
-            hook.savepoints.take("flights", checkpoint=checkpoint, closure="saef", **how)
+            hook.savepoints.take("flights", TakeOptions(closure=wrong), checkpoint=checkpoint, by={})
         assert refused.value.code == "bad-choice"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.core.units import utc_now
+from streambank.core.verb_options import TakeOptions
 from streambank.repository.manifest import Manifest
 from streambank_airflow.lineage import (
     Dataset,
@@ -110,9 +111,7 @@ def test_what_was_done_names_what_was_read_and_written(managed: Managed) -> None
     managed.start()
     managed.wait_for_batch(3)
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
-    options: dict[str, Any] = {"checkpoint": None, "file_sinks": (), "batch": None, "closure": None}
-    options |= {"pin": False, "new_query": False, "note": "", "by": {}}
-    taken = hook.savepoints.take("flights", **options)
+    taken = hook.savepoints.take("flights", TakeOptions(), by={})
     checkpoint = Dataset("file", str(managed.checkpoint))
     saved = f"{managed.folder}/repository/savepoints/flights"
 

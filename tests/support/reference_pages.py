@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_origin
 
-from streambank.cli.verb_options import flag_of, help_of
-from streambank.core.options import Declared, options_of
+from streambank.cli.verb_options import help_of
+from streambank.core.options import Declared, flag_of, options_of
 from streambank.core.verb_options import DrillOptions, FailoverOptions, RefreshOptions, UpgradeOptions
 from tests.support.paths import ROOT
 

@@ -8,6 +8,7 @@ import typer
 
 from streambank import __version__
 from streambank.cli.plugins import Verbs
+from streambank.cli.verb_options import Commands
 from streambank.cli.verbs import (
     compact,
     doctor,
@@ -38,7 +39,7 @@ EPILOG = """Examples:
 Exit codes: 0 done, 1 problems found, 2 to 8 and 70 by kind of error, 130 interrupted.
 """
 
-app = typer.Typer(
+app = Commands(
     cls=Verbs,
     name="streambank",
     help="Savepoints for Spark Structured Streaming: inspect, take, verify, restore.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -17,6 +18,7 @@ from streambank.cli.output import console
 from streambank.cli.output.console import MODE
 from streambank.core.choices import LockMode, SinkChoice, SourceChoice, WorkPlace
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.options import Option
 from streambank.core.verb_options import SINK, SOURCE
 
 if TYPE_CHECKING:
@@ -24,10 +26,7 @@ if TYPE_CHECKING:
     from streambank.kafka.settings import Brokers, KafkaConnection
     from streambank.repository.locks import LockPolicy
     from streambank.repository.repository import Repository
-    from streambank.work.executor import Executor
-
-
-_log = logging.getLogger(__name__)
+    from streambank.work.executor import Executor, Pace
 OUTPUT, WORK = "Output", "Who does the work, and how fast"
 """Headings of options in the help."""
 
@@ -192,27 +191,6 @@ OptionalJobsFile = Annotated[str | None, jobs_option("The file that declares the
 SparkJobsFile = Annotated[
     str | None, jobs_option("The file that declares the job, whose Spark is used where none is installed.")
 ]
-MaxRate = Annotated[
-    str | None,
-    typer.Option(
-        "--max-rate", metavar="RATE", rich_help_panel=WORK, help="Limit reading to this rate, such as 50MB/s."
-    ),
-]
-Lock = Annotated[
-    str | None,
-    typer.Option(
-        "--lock",
-        metavar="DURATION",
-        help="Protect it from deletion for this long, for example 30d, by S3 Object Lock.",
-    ),
-]
-LockModeOption = Annotated[
-    LockMode,
-    typer.Option(
-        "--lock-mode",
-        help="A governance lock can be ended by a special permission, a compliance lock cannot be ended.",
-    ),
-]
 Unsigned = Annotated[
     bool,
     typer.Option(
@@ -236,15 +214,6 @@ Batch = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
 ]
 Note = Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")]
-Name = Annotated[
-    str,
-    typer.Option(
-        "--name",
-        metavar="NAME",
-        help="Give it a name that is unique within the job, such as before-upgrade. Add --pin to exempt it "
-        "from retention.",
-    ),
-]
 Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]
 NewQuery = Annotated[
     bool,
@@ -290,15 +259,6 @@ DryRun = Annotated[
         help="Only show what would be done, and what prevents it, with the exit code that it would have.",
     ),
 ]
-On = Annotated[
-    WorkPlace,
-    typer.Option(
-        "--on",
-        rich_help_panel=WORK,
-        help="here: threads of this process; spark: executors of --master; "
-        "auto: spark if a master is named and there is much to do.",
-    ),
-]
 Master = Annotated[
     str | None,
     typer.Option(
@@ -315,38 +275,6 @@ SparkConf = Annotated[
         "--spark-conf", metavar="KEY=VALUE", rich_help_panel=WORK, help="A Spark property; may be repeated."
     ),
 ]
-SparkProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-properties",
-        metavar="FILE",
-        rich_help_panel=WORK,
-        help="A file of Spark properties, for secrets.",
-    ),
-]
-
-
-def bytes_per_s(rate: str | None) -> int | None:
-    """What `--max-rate` says.
-
-    Raises:
-        InputError: It is no rate.
-    """
-    from streambank.work.pace import parse_rate
-
-    return None if rate is None else parse_rate(rate)
-
-
-def lock_policy(lock: str | None, mode: LockMode) -> LockPolicy | None:
-    """What `--lock` and `--lock-mode` say.
-
-    Raises:
-        InputError: It is no duration.
-    """
-    from streambank.core.units import parse_duration_s
-    from streambank.repository.locks import LockPolicy
-
-    return None if lock is None else LockPolicy(parse_duration_s(lock), mode)
 
 
 def brokers_of(
@@ -406,57 +334,137 @@ SPARK = "streambank_spark.submit.executor"
 """Where the `Executor` on Spark is; imported when it is asked for, since the engine does without it."""
 
 
-def executor(
-    on: WorkPlace,
-    master: str | None,
-    conf: Sequence[str] | None,
-    properties: str | None,
-    parallel: int | None,
-    max_bytes_per_s: int | None = None,
-    *,
-    of: Callable[[], Job | None] = lambda: None,
-) -> Executor:
-    """Who does the work; this machine alone where a rate is to be kept, since only here it can be.
+@dataclass(kw_only=True)
+class Machines:
+    """Where the work of a verb is done."""
 
-    Args:
-        on: As `--on` says.
-        master: As `--master` says.
-        conf: Spark's properties, each `KEY=VALUE`.
-        parallel: As `--parallel` says.
-        max_bytes_per_s: As `--max-rate` says.
-        of: Finds the declared job that the work is for: its Spark submits it where none is installed.
+    PANEL: ClassVar = WORK
+    on: Annotated[
+        WorkPlace,
+        Option(
+            "here: threads of this process; spark: executors of --master; "
+            "auto: spark if a master is named and there is much to do."
+        ),
+    ] = "auto"
+    master: Annotated[
+        str | None,
+        Option("Spark's master: spark://host:7077, yarn.", metavar="URL", env="STREAMBANK_SPARK_MASTER"),
+    ] = None
+    spark_conf: Annotated[tuple[str, ...], Option("A Spark property.", metavar="KEY=VALUE")] = ()
+    spark_properties: Annotated[
+        str | None, Option("A file of Spark properties, for secrets.", metavar="FILE")
+    ] = None
 
-    Raises:
-        InputError: Spark is asked for and no master is named, or a rate is; or a property is none (code
-            `usage`).
-    """
-    from streambank.driver.installed import own_installation
-    from streambank.work.executor import BySize, Threads
+    def executor(
+        self,
+        of: Callable[[], Job | None] = lambda: None,
+        *,
+        parallel: int | None = None,
+        max_bytes_per_s: int | None = None,
+    ) -> Executor:
+        """Who does the work; this machine alone where a rate is to be kept, since only here it can be.
 
-    if on == "spark" and max_bytes_per_s is not None:
-        raise InputError(
-            "--max-rate limits what this machine reads, so it cannot be combined with --on spark.",
-            code="usage",
-            hint="Leave one of them out. The number of executors limits their rate.",
+        Args:
+            of: Finds the declared job that the work is for: its Spark submits it where none is installed.
+            parallel: Files at once.
+
+        Raises:
+            InputError: Spark is asked for and no master is named, or a rate is; or a property is none (code
+                `usage`).
+        """
+        from streambank.driver.installed import own_installation
+        from streambank.work.executor import BySize, Threads
+
+        if self.on == "spark" and max_bytes_per_s is not None:
+            raise InputError(
+                "--max-rate limits what this machine reads, so it cannot be combined with --on spark.",
+                code="usage",
+                hint="Leave one of them out. The number of executors limits their rate.",
+            )
+        here = Threads(parallel)
+        if self.on == "here" or (self.on == "auto" and (self.master is None or max_bytes_per_s is not None)):
+            return here
+        if self.master is None:
+            raise InputError(
+                "--on spark needs the address of a Spark master.",
+                code="usage",
+                hint="Give --master spark://host:7077, or set STREAMBANK_SPARK_MASTER.",
+            )
+        spark: Executor = importlib.import_module(SPARK).SparkExecutor(
+            self.master,
+            conf=dict(map(pair, self.spark_conf)),
+            properties=Path(self.spark_properties) if self.spark_properties is not None else None,
+            parallel=parallel,
+            say=console.note,
+            own=partial(own_installation, of),
         )
-    here = Threads(parallel)
-    if on == "here" or (on == "auto" and (master is None or max_bytes_per_s is not None)):
-        return here
-    if master is None:
-        raise InputError(
-            "--on spark needs the address of a Spark master.",
-            code="usage",
-            hint="Give --master spark://host:7077, or set STREAMBANK_SPARK_MASTER.",
-        )
-    spark: Executor = importlib.import_module(SPARK).SparkExecutor(
-        master,
-        conf=dict(pair(each) for each in conf or ()),
-        properties=Path(properties) if properties is not None else None,
-        parallel=parallel,
-        say=console.note,
-        own=partial(own_installation, of),
+        return spark if self.on == "spark" else BySize(here, spark)
+
+
+@dataclass(kw_only=True)
+class Work(Machines):
+    """Who does the work of a verb, and how fast."""
+
+    PANEL: ClassVar = WORK
+    parallel: Annotated[
+        int | None,
+        Option("Files or objects processed at once: 4, or 8 if one side is on S3.", metavar="N", least=1),
+    ] = None
+    max_rate: Annotated[str | None, Option("Limit reading to this rate, such as 50MB/s.", metavar="RATE")] = (
+        None
     )
-    return spark if on == "spark" else BySize(here, spark)
+
+    def pace(self, of: Callable[[], Job | None], *, alone: bool = True) -> Pace:
+        """How the work goes on, with nobody told of its progress yet.
+
+        Args:
+            of: As for `executor`.
+            alone: Whether all of the work is here where a rate is to be kept; else executors may do theirs
+                beside what this machine reads at that rate.
+
+        Raises:
+            InputError: As `executor`, or the rate is none (code `bad-rate`).
+        """
+        from streambank.work.executor import Pace
+        from streambank.work.pace import parse_rate
+
+        rate = None if self.max_rate is None else parse_rate(self.max_rate)
+        machines = self.executor(of, parallel=self.parallel, max_bytes_per_s=rate if alone else None)
+        return Pace(parallel=self.parallel, max_bytes_per_s=rate, executor=machines)
+
+
+@contextmanager
+def with_progress(pace: Pace) -> Iterator[Pace]:
+    """The same pace, whose progress is shown as long as the work goes on."""
+    with console.progress() as progress:
+        yield replace(pace, progress=progress)
+
+
+@dataclass(kw_only=True)
+class Lock:
+    """Whether what is written is locked."""
+
+    lock: Annotated[
+        str | None,
+        Option(
+            "Protect it from deletion for this long, for example 30d, by S3 Object Lock.", metavar="DURATION"
+        ),
+    ] = None
+    lock_mode: Annotated[
+        LockMode,
+        Option("A governance lock can be ended by a special permission, a compliance lock cannot be ended."),
+    ] = "governance"
+
+    def policy(self) -> LockPolicy | None:
+        """What these say.
+
+        Raises:
+            InputError: It is no duration.
+        """
+        from streambank.core.units import parse_duration_s
+        from streambank.repository.locks import LockPolicy
+
+        return None if self.lock is None else LockPolicy(parse_duration_s(self.lock), self.lock_mode)
 
 
 def pair(text: str) -> tuple[str, str]:

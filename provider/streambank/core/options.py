@@ -38,6 +38,8 @@ class Option:
         section: Under which heading a form has it; the first one when left out.
         usual: What None stands for.
         positional: Whether it is an argument of the command line, and no option.
+        off: The flag of the command line that says no, of a switch that may also be left alone.
+        env: The environment variable that the command line takes it from.
     """
 
     help: str
@@ -50,6 +52,8 @@ class Option:
     section: str = ""
     usual: str = ""
     positional: bool = False
+    off: str = ""
+    env: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,15 @@ class Declared:
         return self.kind is float and self.name.endswith("_s")
 
     @property
+    def is_size(self) -> bool:
+        """Whether it holds bytes, which people write as `10g` and know without `_bytes`."""
+        return self.option is not None and self.option.metavar == "SIZE"
+
+    @property
     def said(self) -> str:
         """Its name for people."""
+        if self.is_size:
+            return self.name.removesuffix("_bytes")
         return self.name.removesuffix("_s") if self.is_duration else self.name
 
     @property
@@ -146,6 +157,12 @@ def options_of(request: type[Any]) -> tuple[Declared, ...]:
     hints = get_type_hints(request, include_extras=True)
     found = (Declared.of(each.name, hints[each.name], _default_of(each)) for each in fields(request))
     return tuple(each for each in found if each.option is not None)
+
+
+def flag_of(option: Declared) -> str:
+    """What the command line calls an option."""
+    own = None if option.option is None else option.option.flag
+    return own or f"--{option.said.replace('_', '-')}"
 
 
 def _default_of(field: Any) -> Callable[[], Any] | None:

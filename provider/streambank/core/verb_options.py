@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from streambank.core.choices import Compare, SinkChoice, SourceChoice
+from streambank.core.choices import ClosureKind, Compare, SinkChoice, SourceChoice
 from streambank.core.options import Option
 
 
@@ -26,6 +26,139 @@ def _whole_path(path: str) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
+
+
+_PIN = Option("Exempt it from retention.")
+
+
+@dataclass(kw_only=True)
+class TakeOptions:
+    """What a person may ask of a take."""
+
+    batch: Annotated[
+        int | None,
+        Option("A committed batch that Spark still retains.", metavar="N", least=0, usual="the newest"),
+    ] = None
+    closure: Annotated[
+        ClosureKind | None,
+        Option(
+            "safe also keeps one older snapshot than minimal, so that Spark can repair a bad one.",
+            usual="as declared, or safe",
+        ),
+    ] = None
+    file_sinks: Annotated[
+        tuple[str, ...],
+        Option("Output directory of a file sink of the query.", flag="--file-sink", metavar="DIR"),
+    ] = ()
+    kafka: Annotated[
+        str | None,
+        Option(
+            "Servers of the query's Kafka, if they are not those that the job declares.",
+            metavar="HOST:PORT,...",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Option(
+            "Give it a name that is unique within the job, such as before-upgrade. It exempts it from "
+            "nothing: pin does.",
+            metavar="NAME",
+        ),
+    ] = None
+    pin: Annotated[bool, _PIN] = False
+    new_query: Annotated[
+        bool, Option("The job was started from nothing, so its query id may be another one.")
+    ] = False
+
+
+@dataclass(kw_only=True)
+class ImportOptions:
+    """What a person may ask of an import: a copy of a checkpoint becomes a savepoint."""
+
+    copy: Annotated[
+        str, Option("A copy of the checkpoint: a directory, or its URI.", metavar="COPY", positional=True)
+    ]
+    batch: Annotated[
+        int | None, Option("This batch.", metavar="N", least=0, usual="the newest that is whole in the copy")
+    ] = None
+    file_sinks: Annotated[
+        tuple[str, ...],
+        Option(
+            "Output directory of a file sink of the query, where it is now. The records of a job that runs "
+            "under Streambank name it.",
+            flag="--file-sink",
+            metavar="DIR",
+        ),
+    ] = ()
+    without_sinks: Annotated[
+        bool,
+        Option(
+            "Save nothing of sinks that the job's records name, such as one that no longer tells what it had "
+            "at the batch. A restore then needs a choice for them."
+        ),
+    ] = False
+    pin: Annotated[bool, _PIN] = False
+    new_query: Annotated[bool, Option("The copy may be of another query than that of the job.")] = False
+
+
+def _calendar(unit: str) -> Option:
+    return Option(f"Keep the newest of each of the last N {unit} that have one.", metavar="N")
+
+
+@dataclass(kw_only=True)
+class ExpireOptions:
+    """Which savepoints a person wants to keep; what is left out is no rule."""
+
+    keep_last: Annotated[int | None, Option("Keep the newest N.", metavar="N")] = None
+    keep_hourly: Annotated[int | None, _calendar("hours")] = None
+    keep_daily: Annotated[int | None, _calendar("days")] = None
+    keep_weekly: Annotated[int | None, _calendar("ISO weeks")] = None
+    keep_monthly: Annotated[int | None, _calendar("months")] = None
+    keep_yearly: Annotated[int | None, _calendar("years")] = None
+    keep_within_s: Annotated[
+        float | None,
+        Option("Keep all that were taken within this time before the newest: 7d, 36h."),
+    ] = None
+    min_verified: Annotated[
+        int | None,
+        Option(
+            "Keep the newest K verified ones of a job, whatever the rules say.",
+            metavar="K",
+            least=0,
+            usual="1",
+        ),
+    ] = None
+    max_age_s: Annotated[
+        float | None,
+        Option(
+            "Drop all that are older than this, pinned and verified ones too: 90d. Only those being read "
+            "stay. Without other rules it keeps all younger ones."
+        ),
+    ] = None
+    time_zone: Annotated[
+        str | None,
+        Option(
+            "By whose calendar and clocks hours, days, weeks and so on are: Europe/Berlin.",
+            metavar="ZONE",
+            usual="the job's in the jobs file, else UTC",
+        ),
+    ] = None
+    plan_only: Annotated[
+        bool, Option("Only show which would be kept and which dropped.", flag="--dry-run")
+    ] = False
+
+
+@dataclass(kw_only=True)
+class SweepOptions:
+    """What a person may ask of a sweep."""
+
+    grace_s: Annotated[
+        float,
+        Option(
+            "How long expired savepoints can be brought back, and files pending delete stay; at least 1h."
+        ),
+    ] = 86_400.0
+    plan_only: Annotated[bool, Option("Only show what would happen.", flag="--dry-run")] = False
 
 
 @dataclass(kw_only=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from streambank.control.control import JobControl
 from streambank.core.names import QueryRef
+from streambank.core.verb_options import ImportOptions
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query, savepoints_lost
 from streambank.inputs.folders import check_new_repository
@@ -21,30 +22,18 @@ from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
-@dataclass(frozen=True, slots=True)
-class ImportRequest:
+@dataclass
+class ImportRequest(ImportOptions):
     """What an import is asked for.
 
     Attributes:
-        copy: The copy of the checkpoint, a directory or its URI.
         ref: `job`, or `job/query`.
-        batch: This batch; the newest that is whole in the copy when left out.
-        file_sinks: Output directories of file sinks of the query, where they are now.
-        without_sinks: Save nothing of sinks that the job's records name.
-        new_query: Accept another query than before under this job's name.
     """
 
-    copy: str
     repository: Store
     ref: str
-    _: KW_ONLY
     job: Job | None = None
-    batch: int | None = None
-    file_sinks: Sequence[str] = ()
-    without_sinks: bool = False
     note: str = ""
-    pin: bool = False
-    new_query: bool = False
     by: Mapping[str, str] = field(default_factory=dict)
 
 

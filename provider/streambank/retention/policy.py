@@ -11,7 +11,7 @@ since somebody may have the right that nothing of them is kept for longer. Only 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 from streambank.core.errors import InputError
 from streambank.core.python310 import UTC
 from streambank.core.shape import JsonObject
-from streambank.core.units import parse_duration_s, say_duration, to_json_time
+from streambank.core.units import say_duration, to_json_time
+from streambank.core.verb_options import ExpireOptions
 from streambank.core.zones import UTC_NAME, check_time_zone, time_zone
 from streambank.repository.catalog import SavepointSummary
 
@@ -109,20 +110,26 @@ class Policy(JsonObject):
         return self
 
 
-def parse_max_age_s(text: str) -> float:
-    """Seconds of a limit of age such as `90d`.
+def policy_of(options: ExpireOptions, time_zone: str = UTC_NAME) -> Policy | None:
+    """The policy that a person asks for; None without a rule.
+
+    Args:
+        time_zone: That of the policy where the options name none.
 
     Raises:
-        InputError: It is no duration (code `bad-duration`), or would leave nothing (`bad-policy`).
+        InputError: As `Policy.check`, or `max_age_s` would drop every savepoint (code `bad-policy`).
     """
-    seconds = parse_duration_s(text)
-    if seconds <= 0:
+    asked = {each.name: getattr(options, each.name) for each in fields(Policy)}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not given.keys() - {"min_verified", "time_zone"}:
+        return None
+    if given.get("max_age_s", 1) <= 0:
         raise InputError(
-            f"A limit of age of {text} would drop every savepoint.",
+            "A limit of age of 0 s would drop every savepoint.",
             code="bad-policy",
             hint="Give a duration above zero, such as 90d.",
         )
-    return seconds
+    return Policy(**{"time_zone": time_zone, **given}).check()
 
 
 @dataclass(frozen=True, slots=True)

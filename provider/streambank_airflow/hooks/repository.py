@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryVerbs:
-    """What is done with the savepoints that a job has already: `hook.repository`."""
+    """What is done with the savepoints that a job has already: `hook.repository`.
+
+    The first argument of a verb is `job`, which means its queries too, or `job/query`.
+    """
 
     declared: DeclaredJobs
 
@@ -37,12 +40,10 @@ class RepositoryVerbs:
         """Look at all savepoints of a job, and hash the next share of their bytes.
 
         Args:
-            ref: `job` or `job/query`.
             share: Such as `10%`.
 
         Raises:
             InputError: It is no share (code `bad-share`).
-            StreambankError: Whatever `streambank.savepoint.sampling.verify_sample` raises.
         """
         from streambank.repository.coverage import parse_share
         from streambank.savepoint.sampling import verify_sample
@@ -63,7 +64,6 @@ class RepositoryVerbs:
         """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
 
         Args:
-            ref: `job` or `job/query`.
             to: The replicas; none for those that are declared.
             parallel: How many packs or large objects are moved at once; None for as many as is best.
             max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
@@ -109,11 +109,9 @@ class RepositoryVerbs:
         Args:
             ref: `job`, which means its queries too, each judged by itself; or `job/query`.
             policy: None for the declared one.
-            dry_run: Only say what would become of each.
 
         Raises:
             InputError: There is no policy, or an empty one (code `empty-policy`).
-            StreambankError: Whatever `streambank.retention.expire.expire` raises.
         """
         from streambank.retention.expire import expire
 
@@ -156,7 +154,6 @@ class RepositoryVerbs:
 
         Args:
             ref: `job`, which means its queries too, each judged by itself; or `job/query`.
-            dry_run: Only say what would become of each.
 
         Returns:
             Of each replica its location, and what came of it or why nothing did.
@@ -218,7 +215,6 @@ class RepositoryVerbs:
 
         Raises:
             InputError: No replica is named or declared (code `no-replica-named`).
-            StreambankError: Whatever `streambank.replicas.repair.repair` raises.
         """
         from streambank.replicas.header_repair import open_for_repair
         from streambank.replicas.repair import repair
@@ -282,12 +278,7 @@ class RepositoryVerbs:
         """Sweep the repository of a job, which means what other jobs left there too.
 
         Args:
-            ref: `job` or `job/query`.
             grace_s: How long what is expired or condemned stays.
-            dry_run: Only say what would happen.
-
-        Raises:
-            StreambankError: Whatever `streambank.retention.sweep.sweep` raises.
         """
         from streambank.retention.sweep import sweep
 

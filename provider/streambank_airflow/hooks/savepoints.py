@@ -6,13 +6,14 @@ The engine's modules for them are loaded when they are needed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
+from streambank.core.choices import VERIFY_LEVELS
 from streambank.core.errors import InputError, check_choice
 from streambank.core.finding import Finding
+from streambank.core.verb_options import ImportOptions, TakeOptions
 from streambank.storage import open_store
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
@@ -27,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SavepointVerbs:
-    """What is done with one savepoint: `hook.savepoints`."""
+    """What is done with one savepoint: `hook.savepoints`.
+
+    The first argument of a verb is `job` or `job/query`.
+    """
 
     declared: DeclaredJobs
 
@@ -35,17 +39,11 @@ class SavepointVerbs:
     def take(
         self,
         ref: str,
+        options: TakeOptions,
         *,
-        checkpoint: str | None,
-        file_sinks: Sequence[str],
-        batch: int | None,
-        closure: str | None,
-        pin: bool,
-        new_query: bool,
-        note: str,
         by: Mapping[str, str],
-        name: str = "",
-        kafka: str | None = None,
+        checkpoint: str | None = None,
+        note: str = "",
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Take a savepoint of one query.
@@ -53,14 +51,8 @@ class SavepointVerbs:
         Of a job that has several, the result says that their savepoints are not mutually consistent.
 
         Args:
-            ref: `job` or `job/query`.
+            options: `file_sinks` and `kafka` are those of a query that is not declared.
             checkpoint: The directory of a query that is not declared; None for a declared one.
-            file_sinks: The output directories of a query that is not declared.
-            batch: None for the newest committed one.
-            closure: `safe` or `minimal`; None for the declared one.
-            new_query: Accept another query under this name.
-            name: A name that is unique within the job; empty for none.
-            kafka: Servers of the Kafka of a query that is not declared.
             executor: Who copies; threads of this process where nobody is named.
 
         Raises:
@@ -73,19 +65,20 @@ class SavepointVerbs:
         from streambank.sinks.file.capture import FileSinkCapture
         from streambank.work.executor import Pace
 
+        name = (options.name or "").strip()
         if checkpoint is not None:
             asked = TakeRequest(
                 open_store(checkpoint),
                 self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
                 ref,
-                batch=batch,
-                closure=check_choice("safe" if closure is None else closure, "closure", CLOSURE_KINDS),
-                sinks=[FileSinkCapture(sink) for sink in file_sinks],
-                sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
+                batch=options.batch,
+                closure=options.closure or "safe",
+                sinks=[FileSinkCapture(sink) for sink in options.file_sinks],
+                sources=SourceRecorder(Brokers(KafkaConnection(options.kafka))),
                 note=note,
                 name=name,
-                pin=pin,
-                new_query=new_query,
+                pin=options.pin,
+                new_query=options.new_query,
                 taken_by=by,
             )
             asked = with_found_sinks(asked, self.declared.owners(checkpoint))
@@ -101,12 +94,12 @@ class SavepointVerbs:
             job,
             by=by,
             query=query,
-            batch=batch,
-            closure=closure,
+            batch=options.batch,
+            closure=options.closure,
             note=note,
             name=name,
-            pin=pin,
-            new_query=new_query,
+            pin=options.pin,
+            new_query=options.new_query,
             pace=Pace(executor=executor),
         )
         (result,) = taken.savepoints.values()
@@ -114,42 +107,18 @@ class SavepointVerbs:
 
     @connected
     def import_copy(
-        self,
-        ref: str,
-        copy: str,
-        *,
-        batch: int | None,
-        file_sinks: Sequence[str],
-        without_sinks: bool,
-        pin: bool,
-        new_query: bool,
-        note: str,
-        by: Mapping[str, str],
+        self, ref: str, options: ImportOptions, *, note: str, by: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Make a copy of a checkpoint a savepoint, once it is verified; see `streambank.job.import_copy`.
-
-        Args:
-            ref: `job` or `job/query`.
-            copy: A directory, or its URI.
-            batch: This batch; None for the newest that is whole in the copy.
-            file_sinks: Output directories of file sinks of the query, where they are now.
-            without_sinks: Save nothing of sinks that the job's records name.
-            new_query: Accept another query under this name.
-        """
+        """Make a copy of a checkpoint a savepoint, once it is verified; see `streambank.job.import_copy`."""
         from streambank.job.import_copy import ImportRequest, import_of_job
 
         request = ImportRequest(
-            copy,
             self.declared.repository_store(ref),
             ref,
             job=self.declared.get(ref),
-            batch=batch,
-            file_sinks=file_sinks,
-            without_sinks=without_sinks,
             note=note,
-            pin=pin,
-            new_query=new_query,
             by=by,
+            **vars(options),
         )
         return import_of_job(request).to_dict()
 
@@ -167,7 +136,6 @@ class SavepointVerbs:
         """Verify a savepoint, and leave the result beside it.
 
         Args:
-            ref: `job` or `job/query`.
             savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
             level: `quick`, `full` or `deep`.
             executor: Who hashes; threads of this process where nobody is named.
@@ -214,7 +182,6 @@ class SavepointVerbs:
         """Exempt a savepoint from retention, or let retention decide about it again.
 
         Args:
-            ref: `job` or `job/query`.
             savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
 
         Raises:
@@ -231,11 +198,7 @@ class SavepointVerbs:
         """Bring an expired savepoint back into the list.
 
         Args:
-            ref: `job` or `job/query`.
             savepoint: Its id, or the beginning of one.
-
-        Raises:
-            StreambankError: Whatever `streambank.retention.undelete.undelete` raises.
         """
         from streambank.retention.undelete import undelete
 

@@ -12,9 +12,10 @@ from airflow.sdk import BaseOperator
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.options import Template
-from streambank.core.units import parse_duration_s, say_count
+from streambank.core.units import say_count
+from streambank.core.verb_options import ExpireOptions, SweepOptions
 from streambank.core.zones import UTC_NAME
-from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
+from streambank.retention.policy import Policy, policy_of
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
@@ -128,7 +129,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     operation = "replicate"
     alert_kinds = ("replica-failed",)
 
-    to: Sequence[str] | str | Template = ()
+    to: Sequence[str] | Template = ()
     parallel: int | None = None
     max_rate: str | Template | None = None
 
@@ -137,13 +138,11 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
         """Replicate; see the class."""
         with airflow_failures():
             self.skip_unless_asked()
-            to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
-            rate = self.max_rate if self.max_rate not in ("", "None") else None
             reports = self.hook.repository.replicate(
                 self.job,
-                to,
+                self.to,
                 parallel=self.parallel,
-                max_rate=rate,
+                max_rate=self.max_rate,
                 by=asked_by(context),
                 executor=self.machines,
             )
@@ -185,22 +184,14 @@ def _replica_errors(reports: Sequence[ReplicaReport]) -> Iterable[tuple[str, Str
                 yield f"{report.location}, {each.savepoint}, {file}", error
 
 
-class ExpireSavepointsOperator(RepositoryOperator):
+class ExpireSavepointsOperator(RepositoryOperator, ExpireOptions):
     """Takes savepoints of a job that its retention does not keep from the list; `undelete` brings one back.
 
     Without rules those count that the job declares. Each query of a job is judged by itself. Pinned ones
-    stay, and never fewer verified ones are left than `min_verified` says; but what is older than `max_age`
-    goes.
+    stay, and never fewer verified ones are left than `min_verified` says; but what is older than `max_age_s`
+    goes. `min_verified` and `time_zone` go with rules.
 
     Args:
-        keep_last: Keep so many newest ones.
-        keep_hourly: Keep the newest of each of so many last hours that have one; so for the other calendars.
-        keep_within: Keep all that were taken within this before the newest, such as `7d`.
-        min_verified: So many verified ones stay; it goes with rules. None for 1.
-        max_age: Drop what is older, pinned or verified or not, such as `90d`; alone it keeps all others.
-        time_zone: By whose calendar and clocks, such as `Europe/Berlin`; it goes with rules. None for that of
-            the declared job.
-        plan_only: Change nothing; only say what would happen.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
@@ -210,18 +201,6 @@ class ExpireSavepointsOperator(RepositoryOperator):
     """
 
     operation = "expire"
-
-    keep_last: int | Template | None = None
-    keep_hourly: int | Template | None = None
-    keep_daily: int | Template | None = None
-    keep_weekly: int | Template | None = None
-    keep_monthly: int | Template | None = None
-    keep_yearly: int | Template | None = None
-    keep_within: str | Template | None = None
-    min_verified: int | Template | None = None
-    max_age: str | Template | None = None
-    time_zone: str | Template | None = None
-    plan_only: bool | Template = False
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -245,38 +224,17 @@ class ExpireSavepointsOperator(RepositoryOperator):
                 `bad-option`), a rule is negative (`bad-policy`), or there is no such time zone
                 (`bad-time-zone`).
         """
-        given: dict[str, Any] = {
-            name: number
-            for name in (
-                "keep_last",
-                "keep_hourly",
-                "keep_daily",
-                "keep_weekly",
-                "keep_monthly",
-                "keep_yearly",
-            )
-            if (number := getattr(self, name)) is not None
-        }
-        if self.keep_within not in (None, "", "None"):
-            given["keep_within_s"] = parse_duration_s(str(self.keep_within))
-        if self.max_age not in (None, "", "None"):
-            given["max_age_s"] = parse_max_age_s(str(self.max_age))
-        least = self.min_verified
-        zone = str(self.time_zone) if self.time_zone not in (None, "", "None") else None
-        alone = "min_verified" if least is not None else "time_zone" if zone is not None else None
-        if not given and alone is None:
-            return None
-        if not given:
-            raise InputError(
-                f"{alone} needs a retention rule in the same task.",
-                code="bad-option",
-                hint=f"Give a rule such as keep_last, or declare {alone} in the jobs file.",
-            )
-        if zone is None:
-            job = self.hook.declared.get(self.job)
-            zone = job.time_zone if job is not None else None
-        least = MIN_VERIFIED if least is None else least
-        return Policy(min_verified=least, time_zone=zone or UTC_NAME, **given).check()
+        options = ExpireOptions(**self.values_of(ExpireOptions))
+        job = self.hook.declared.get(self.job)
+        policy = policy_of(options, (None if job is None else job.time_zone) or UTC_NAME)
+        for alone in ("min_verified", "time_zone"):
+            if policy is None and getattr(options, alone) is not None:
+                raise InputError(
+                    f"{alone} needs a retention rule in the same task.",
+                    code="bad-option",
+                    hint=f"Give a rule such as keep_last, or declare {alone} in the jobs file.",
+                )
+        return policy
 
 
 class ExpireReplicasOperator(RepositoryOperator):
@@ -324,12 +282,10 @@ class ExpireReplicasOperator(RepositoryOperator):
         return {**result, "kept": kept, "dropped": dropped}
 
 
-class SweepRepositoryOperator(RepositoryOperator):
+class SweepRepositoryOperator(RepositoryOperator, SweepOptions):
     """Deletes from the repository of a job what no savepoint of any job needs, a grace after condemning it.
 
     Args:
-        grace: How long what is expired can be brought back, and what is condemned stays; `1h` at least.
-        plan_only: Change nothing; only say what would happen.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
@@ -341,9 +297,6 @@ class SweepRepositoryOperator(RepositoryOperator):
 
     operation = "sweep"
 
-    grace: str | Template = "24h"
-    plan_only: bool | Template = False
-
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; see the class."""
@@ -351,7 +304,7 @@ class SweepRepositoryOperator(RepositoryOperator):
             self.skip_unless_asked()
             report = self.hook.repository.sweep(
                 self.job,
-                grace_s=parse_duration_s(str(self.grace)),
+                grace_s=self.grace_s,
                 dry_run=self.plan_only,
                 by=asked_by(context),
             )
@@ -386,7 +339,7 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
     operation = "repair"
 
     savepoint: str | Template | None = None
-    sources: Sequence[str] | str | Template = ()
+    sources: Sequence[str] | Template = ()
     plan_only: bool | Template = False
 
     @measured
@@ -398,12 +351,10 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
         """
         with airflow_failures():
             self.skip_unless_asked()
-            named = self.savepoint if self.savepoint not in (None, "", "None") else None
-            sources = (self.sources,) if isinstance(self.sources, str) and self.sources else self.sources
             report = self.hook.repository.repair(
                 self.job,
-                named,
-                tuple(sources or ()),
+                self.savepoint,
+                self.sources,
                 dry_run=self.plan_only,
                 by=asked_by(context),
                 executor=self.machines,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from streambank.core.choices import ClosureKind
 from streambank.core.errors import NotFoundError
-from streambank.core.options import Template, as_texts
+from streambank.core.options import Template
 from streambank.core.units import say_bytes, say_count, say_duration
+from streambank.core.verb_options import ImportOptions, TakeOptions
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
@@ -27,8 +27,6 @@ from streambank_airflow.operators.on_savepoint import OnSavepoint
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-NOTHING = (None, "", "None")
-"""What a template gives where nothing is chosen."""
 Level = Literal["none", "quick", "full", "sampled", "deep"]
 LOOKED = {"quick": "compared by size", "deep": "read and compared, and all state opened by Spark"}
 """What a verification did with each file, by its level."""
@@ -36,7 +34,25 @@ SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes"
 """What the result of a sampled verification says about the sample."""
 
 
-class CreateSavepointOperator(OnSavepoint, SparkWork):
+class _MakesSavepoint(OnSavepoint):
+    """An operator whose success is an event of the job's savepoint asset."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.job_in_dag is not None:
+            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
+
+    def took(self, context: Context, result: Mapping[str, Any]) -> None:
+        """Keep what was made, for the link, lineage and the asset's event, and log its warnings."""
+        self.did("took", result)
+        for outlet in self.outlets:
+            if outlet == savepoint_asset(self.job):
+                context["outlet_events"][outlet].extra = event_extra(result)
+        for warning in result["warnings"]:
+            self.log.warning("%s", in_words(warning))
+
+
+class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeOptions):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
     Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
@@ -44,17 +60,10 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
     repository.
 
     Args:
-        checkpoint: The directory of a query that no jobs file declares.
-        file_sinks: The output directories of file sinks of such a query.
-        kafka: Kafka's servers (`host:port,...`) where such a query reads from it; a declared job's are known.
-        batch: An older batch that Spark still retains; None for the last committed one.
-        closure: `safe`, or `minimal` for the fewest files; None for what is declared.
-        name: A name that is unique within the job, such as `before-upgrade`; None for none. It
-            keeps nothing from retention: `pin` does. Another try of the task ends with the savepoint to which
-            the try before gave the name. A task that a person clears takes a savepoint of now, and the name
-            moves to it.
-        pin: Exempt the savepoint from retention.
-        new_query: Accept that another query than before runs under this job's name.
+        checkpoint: The directory of a query that no jobs file declares; only of such a one `file_sinks` and
+            `kafka` are asked.
+        name: Another try of the task ends with the savepoint to which the try before gave the name. A task
+            that a person clears takes a savepoint of now, and the name moves to it.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
             operator.
@@ -68,49 +77,27 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
     operation = "take"
 
     checkpoint: str | Template | None = None
-    file_sinks: Sequence[str] | Template = ()
-    kafka: str | Template | None = None
-    batch: int | Template | None = None
-    closure: ClosureKind | Template | None = None
-    name: str | Template | None = None
-    pin: bool | Template = False
-    new_query: bool | Template = False
     skip_if_never_started: bool = False
-
-    def after_init(self) -> None:
-        if self.job_in_dag is not None:
-            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Take it; see the class."""
         with airflow_failures():
-            name = "" if self.name in NOTHING else str(self.name).strip()
+            by = tried_by(context) if self.name else asked_by(context)
             try:
                 result = self.hook.savepoints.take(
                     self.job,
+                    TakeOptions(**self.values_of(TakeOptions)),
                     checkpoint=self.checkpoint,
-                    file_sinks=as_texts(self.file_sinks),
-                    batch=self.batch,
-                    closure=None if self.closure in NOTHING else self.closure,
-                    pin=self.pin,
-                    new_query=self.new_query,
                     note=self.why,
-                    name=name,
-                    by=tried_by(context) if name else asked_by(context),
-                    kafka=self.kafka or None,
+                    by=by,
                     executor=self.machines,
                 )
             except NotFoundError as error:
                 if error.code == "never-started" and self.skip_if_never_started:
                     raise AirflowSkipException(error.message) from error
                 raise
-        self.did("took", result)
-        for outlet in self.outlets:
-            if outlet == savepoint_asset(self.job):
-                context["outlet_events"][outlet].extra = event_extra(result)
-        for warning in result["warnings"]:
-            self.log.warning("%s", in_words(warning))
+        self.took(context, result)
         if result["already_there"]:
             self.log.info(
                 "Savepoint %(savepoint)s of batch %(batch)d was there already: nothing was written.", result
@@ -128,23 +115,12 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
         return dict(in_data(result))
 
 
-class ImportSavepointOperator(OnSavepoint):
+class ImportSavepointOperator(_MakesSavepoint, ImportOptions):
     """Makes a copy of a checkpoint a savepoint, once it is verified: one by `cp -r`, rsync or a backup.
 
     A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken, and the
     result says why newer ones were not. Only reads the copy. Its success is an event of the job's savepoint
     asset.
-
-    Args:
-        copy: The copy: a directory, or its URI.
-        batch: This batch; None for the newest that is whole.
-        file_sinks: The output directories of file sinks of the query, where they are now. The records of a
-            job that runs under Streambank name them.
-        without_sinks: Save nothing of sinks that the job's records name, such as one that no longer tells
-            what it had at the batch. A restore then needs a choice for them.
-        pin: Exempt the savepoint from retention.
-        new_query: Accept that another query than before is imported under this job's name.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         What CreateSavepointOperator returns, and `source`, `batch_at` (when the batch was planned),
@@ -153,38 +129,14 @@ class ImportSavepointOperator(OnSavepoint):
 
     operation = "import"
 
-    copy: str | Template
-    batch: int | Template | None = None
-    file_sinks: Sequence[str] | Template = ()
-    without_sinks: bool | Template = False
-    pin: bool | Template = False
-    new_query: bool | Template = False
-
-    def after_init(self) -> None:
-        if self.job_in_dag is not None:
-            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
-
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Import it; see the class."""
         with airflow_failures():
-            result = self.hook.savepoints.import_copy(
-                self.job,
-                str(self.copy),
-                batch=self.batch,
-                file_sinks=as_texts(self.file_sinks),
-                without_sinks=self.without_sinks,
-                pin=self.pin,
-                new_query=self.new_query,
-                note=self.why,
-                by=asked_by(context),
-            )
-        self.did("took", result)
-        for outlet in self.outlets:
-            if outlet == savepoint_asset(self.job):
-                context["outlet_events"][outlet].extra = event_extra(result)
-        for warning in result["warnings"]:
-            self.log.warning("%s", in_words(warning))
+            options = ImportOptions(**self.values_of(ImportOptions))
+            by = asked_by(context)
+            result = self.hook.savepoints.import_copy(self.job, options, note=self.why, by=by)
+        self.took(context, result)
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
         self.log.info("Savepoint %(savepoint)s holds batch %(batch)d of the copy %(source)s.", result)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from streambank.cli import options
-from streambank.cli.options import executor
+from streambank.cli.options import Machines
 from streambank.core.choices import WorkPlace
 from streambank.core.errors import InputError
 from streambank.driver.installed import Installation
@@ -95,7 +95,7 @@ def test_little_stays_here_though_a_master_is_named(
 
 
 def test_the_threshold_is_the_documented_one() -> None:
-    chosen = executor("auto", MASTER, None, None, 2)
+    chosen = Machines(master=MASTER).executor(parallel=2)
     assert isinstance(chosen, BySize)
     assert (chosen.far_bytes, chosen.far_files) == (64 << 30, 200_000) == (FAR_BYTES, FAR_FILES)
     page = (ROOT / "docs/howto/scale.md").read_text()
@@ -104,7 +104,7 @@ def test_the_threshold_is_the_documented_one() -> None:
 
 @pytest.mark.parametrize(("on", "master"), [("here", MASTER), ("auto", None), ("here", None)])
 def test_one_machine_is_the_default(on: WorkPlace, master: str | None) -> None:
-    assert isinstance(executor(on, master, None, None, 2), Threads)
+    assert isinstance(Machines(on=on, master=master).executor(parallel=2), Threads)
     assert Spark.asked == []
 
 
@@ -115,7 +115,7 @@ def test_spark_without_a_master(tmp_path: Path, repository: Path) -> None:
 
 
 def test_a_rate_is_kept_by_one_machine(tmp_path: Path, repository: Path) -> None:
-    assert isinstance(executor("auto", MASTER, None, None, 2, 50_000_000), Threads)
+    assert isinstance(Machines(master=MASTER).executor(max_bytes_per_s=50_000_000), Threads)
     on = ("--on", "spark", "--master", MASTER, "--max-rate", "50MB/s")
     answer = streambank("take", tmp_path / "ck", "-r", repository, "--job", "orders", *on)
     assert answer.code == 2 and "--max-rate" in answer.err
@@ -135,7 +135,7 @@ def test_a_share_is_hashed_here(tmp_path: Path, repository: Path) -> None:
 @pytest.mark.parametrize("wrong", ["spark.executor.memory", "executor.memory=2g", "=x"])
 def test_what_is_no_spark_property(wrong: str) -> None:
     with pytest.raises(InputError) as caught:
-        executor("spark", MASTER, [wrong], None, 2)
+        Machines(on="spark", master=MASTER, spark_conf=(wrong,)).executor()
     assert caught.value.code == "usage"
 
 

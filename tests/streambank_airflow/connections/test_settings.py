@@ -15,6 +15,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, StorageError
+from streambank.core.verb_options import TakeOptions
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -195,17 +196,7 @@ def test_a_wait_in_the_triggerer_reads_records_and_checkpoints_with_it(
         return await asyncio.to_thread(watcher.look)
 
     assert asyncio.run(look()).state == "never-started"
-    took = StreambankHook(jobs_file=str(jobs_file)).savepoints.take(
-        "flights",
-        checkpoint=None,
-        file_sinks=[],
-        batch=None,
-        closure=None,
-        pin=False,
-        new_query=False,
-        note="",
-        by={},
-    )
+    took = StreambankHook(jobs_file=str(jobs_file)).savepoints.take("flights", TakeOptions(), by={})
     assert took["batch"] == 2
     report, _ = StreambankHook(jobs_file=str(jobs_file)).savepoints.verify(
         "flights", "latest", level="full", by={}

@@ -9,6 +9,7 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY, QueryRef
 from streambank.core.units import utc_now
+from streambank.core.verb_options import TakeOptions
 from streambank.declaration.load import load_jobs
 from streambank.doctor.checks import installation
 from streambank.sites.records import SiteRecord, Sites
@@ -30,8 +31,7 @@ def test_savepoints_of_a_copy_are_taken_verified_pinned_and_restored(tmp_path: P
     hook = StreambankHook(jobs_file=str(made.jobs))
     assert hook.declared.find(name) == (made.on(), None)
     assert hook.declared.get(name) == made.on()
-    wanted = {"batch": None, "closure": None, "note": "", "pin": False, "new_query": False, "by": BY}
-    taken = hook.savepoints.take(name, checkpoint=None, file_sinks=[], name="", **wanted)  # type: ignore[arg-type]
+    taken = hook.savepoints.take(name, TakeOptions(), by=BY)
     assert taken["job"] == "orders-staging"
     assert hook.savepoints.pin(name, "latest", pinned=True, note="", by=BY) == taken["savepoint"]
     assert hook.repository.verify(name, "100%", by=BY).savepoints[0].savepoint == taken["savepoint"]

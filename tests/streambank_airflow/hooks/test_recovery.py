@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.verb_options import TakeOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.replicas.replicate import newest_first, open_replica, replicate
@@ -42,10 +43,7 @@ def lost(folder: Path) -> Job:
     worked(job)
     move_on(job)
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
-    taken = hook.savepoints.take(
-        "flights", checkpoint=None, file_sinks=[], batch=None, closure=None, pin=False, new_query=False,
-        note="", by={}, name="before-upgrade",
-    )  # fmt: skip
+    taken = hook.savepoints.take("flights", TakeOptions(name="before-upgrade"), by={})
     assert taken["name"] == "before-upgrade"
     source = job.open_repository()
     list(replicate(source, open_replica(source, open_store(folder / "replica")), newest_first(source)))

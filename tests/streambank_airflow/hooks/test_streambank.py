@@ -10,6 +10,7 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.units import utc_now
+from streambank.core.verb_options import TakeOptions
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
@@ -105,15 +106,7 @@ def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
     connection(monkeypatch, {"repository": str(tmp_path / "other")})
 
     took = StreambankHook().savepoints.take(
-        "unmanaged",
-        checkpoint=str(managed.checkpoint),
-        file_sinks=[],
-        batch=None,
-        closure=None,
-        pin=False,
-        new_query=False,
-        note="",
-        by={"user": "somebody"},
+        "unmanaged", TakeOptions(), checkpoint=str(managed.checkpoint), by={"user": "somebody"}
     )
     report, findings = StreambankHook().savepoints.verify(
         "unmanaged", "latest", level="full", by={"user": "somebody"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.core.verb_options import TakeOptions
 from streambank.savepoint.take import TakeRequest
 from streambank.storage import open_store
 from streambank_airflow.hooks.recovery import RestoreOptions
@@ -46,16 +47,8 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
     hook = StreambankHook()
-    how: Any = dict.fromkeys(("batch", "closure")) | dict.fromkeys(("pin", "new_query"), False)
-    taken = hook.savepoints.take(
-        "orders",
-        checkpoint=str(write_checkpoint(tmp_path / "checkpoint", OFFSETS)),
-        file_sinks=[],
-        note="",
-        by={},
-        kafka="kafka:9092",
-        **how,
-    )
+    checkpoint = str(write_checkpoint(tmp_path / "checkpoint", OFFSETS))
+    taken = hook.savepoints.take("orders", TakeOptions(kafka="kafka:9092"), checkpoint=checkpoint, by={})
     (source,) = hook.declared.open_repository("orders").load("orders", taken["savepoint"]).sources
     assert source["kafka"]["topics"]["flights"]["topic_id"]
     assert asked == ["kafka:9092"]

@@ -249,7 +249,7 @@ def test_a_sweep_deletes_nothing_before_its_grace(
         0,
     )
     assert keys(repository.store, "packs") + keys(repository.store, "objects") == content
-    assert "[grace-too-short]" in failure_of(SweepRepositoryOperator, capfd, grace="59m")
+    assert "[grace-too-short]" in failure_of(SweepRepositoryOperator, capfd, grace_s="59m")
 
 
 def test_sampled_verifications_go_on_where_the_last_one_ended(repository: Repository) -> None:

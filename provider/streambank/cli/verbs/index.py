@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, RepositoryOption, open_repository
+from streambank.cli.options import RepositoryOption, open_repository
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: streambank reindex -r /data/savepoints")(reindex)
 
 
-def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = False) -> None:
+def reindex(repository: RepositoryOption) -> None:
     """Rebuild the index of a repository from its packs: exit code 1 if packs are damaged or missing."""
     report = open_repository(repository).objects.rebuild_index()
     document = {

@@ -13,13 +13,10 @@ from streambank.cli.options import (
     Debug,
     JobsFile,
     Json,
-    Master,
+    Machines,
     NewQuery,
     Note,
-    On,
     Pin,
-    SparkConf,
-    SparkProperties,
     Unsigned,
     Why,
     job_named,
@@ -27,6 +24,7 @@ from streambank.cli.options import (
 from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
+from streambank.cli.verb_options import Commands
 from streambank.cli.verbs.job import clean, history, overview, restore
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
 
-app = typer.Typer(
+app = Commands(
     cls=JobVerbs,
     help="Start, stop and look at the jobs that streaming_jobs.toml declares.",
     no_args_is_help=True,
@@ -409,6 +407,7 @@ def _desired(found: dict[str, Any]) -> str | None:
 def savepoint(
     name: Name,
     jobs: JobsFile,
+    machines: Machines,
     query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
     batch: Batch = None,
     called: Called = "",
@@ -423,21 +422,16 @@ def savepoint(
         ),
     ] = False,
     why: Why = "",
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped. Its driver names the sinks."""
-    from streambank.cli.options import executor
     from streambank.cli.verbs.take import show_taken
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 
     declared = partial(job_named, name, jobs)
-    machines = executor(on, master, spark_conf, spark_properties, PARALLEL, of=declared)
+    executor = machines.executor(declared, parallel=PARALLEL)
     with console.progress() as progress:
         result = savepoint_job(
             declared(),
@@ -450,7 +444,7 @@ def savepoint(
             pin=pin,
             new_query=new_query,
             new_repository=new_repository,
-            pace=Pace(executor=machines, progress=progress),
+            pace=Pace(executor=executor, progress=progress),
         )
 
     def text() -> None:

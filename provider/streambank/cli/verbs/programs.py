@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from streambank.cli.options import Debug, Json
 from streambank.cli.output import console
 
 EXAMPLES = """Examples:
@@ -26,8 +25,6 @@ def programs(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Print the path of this one, and nothing else.")
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show where the programs for spark-submit are installed, and what each is for."""
     from streambank.core.errors import check_choice

@@ -8,23 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli.options import (
-    Debug,
     JobOption,
-    Json,
     Lock,
-    LockModeOption,
-    Master,
-    MaxRate,
-    On,
-    Parallel,
     RepositoryOption,
-    SparkConf,
     SparkJobsFile,
-    SparkProperties,
-    bytes_per_s,
+    Work,
     declared_job,
-    lock_policy,
     open_repository,
+    with_progress,
     zone_of,
 )
 from streambank.cli.output import console
@@ -32,6 +23,7 @@ from streambank.cli.verbs.verify import show_reports
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
     from streambank.replicas.repair import RepairReport
     from streambank.replicas.replicate import ReplicaReport
 
@@ -72,6 +64,8 @@ def register(app: typer.Typer) -> None:
 
 def replicate(
     repository: RepositoryOption,
+    locked: Lock,
+    work: Work,
     to: Annotated[
         list[str],
         typer.Option(
@@ -80,57 +74,31 @@ def replicate(
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
-    lock: Lock = None,
-    lock_mode: LockModeOption = "governance",
     jobs: SparkJobsFile = None,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Copy savepoints to other repositories. Only what is missing is copied, and every byte is hashed.
 
     Exit code 1 if a savepoint is damaged and could not be copied. The others are copied anyway.
     """
-    from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.repository.catalog import require_any
     from streambank.storage import open_store
-    from streambank.work.executor import Pace
 
-    rate = bytes_per_s(max_rate)
-    machines = executor(
-        on,
-        master,
-        spark_conf,
-        spark_properties,
-        parallel,
-        of=lambda: None if savepoint is None and job is None else declared_job(which[0][0], jobs),
-    )
-    locked = lock_policy(lock, lock_mode)
+    def declared() -> Job | None:
+        return None if savepoint is None and job is None else declared_job(which[0][0], jobs)
+
+    pace = work.pace(declared, alone=False)
+    lock = locked.policy()
     source = open_repository(repository)
     if job is not None:
         require_any(source.store, job)
     which = [source.find(savepoint, job)] if savepoint is not None else newest_first(source, job)
     reports = []
     for location in to:
-        with console.progress() as progress:
-            reports.append(
-                replicate_to(
-                    source,
-                    open_store,
-                    location,
-                    which,
-                    pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
-                    by=who("cli"),
-                    lock=locked,
-                )
-            )
+        with with_progress(pace) as shown:
+            by = who("cli")
+            reports.append(replicate_to(source, open_store, location, which, pace=shown, by=by, lock=lock))
     document = {
         "ok": all(report.ok for report in reports),
         "repository": source.store.uri,
@@ -167,6 +135,8 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
 
 def repair(
     repository: RepositoryOption,
+    locked: Lock,
+    work: Work,
     sources: Annotated[
         list[str],
         typer.Option(
@@ -178,43 +148,26 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read everything, but only show what would be repaired.")
     ] = False,
-    lock: Lock = None,
-    lock_mode: LockModeOption = "governance",
     jobs: SparkJobsFile = None,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Copy what is damaged or missing from a replica that has it undamaged, then verify what was repaired.
 
     Exit code 1 if something stays damaged; with --dry-run, if anything is.
     """
-    from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.replicas.header_repair import open_for_repair
     from streambank.replicas.repair import repair as repair_repository
     from streambank.repository.catalog import listed
     from streambank.repository.references import find
     from streambank.storage import open_store
-    from streambank.work.executor import Pace
 
-    rate = bytes_per_s(max_rate)
-    machines = executor(
-        on,
-        master,
-        spark_conf,
-        spark_properties,
-        parallel,
-        of=lambda: None if savepoint is None and job is None else declared_job(which[0][0], jobs),
-    )
+    def declared() -> Job | None:
+        return None if savepoint is None and job is None else declared_job(which[0][0], jobs)
+
+    pace = work.pace(declared, alone=False)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
-    opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock_policy(lock, lock_mode))
+    opened, header_error = open_for_repair(store, dry_run=dry_run, lock=locked.policy())
     try:
         which = (
             [find(store, savepoint, job, zone_of=zone_of)] if savepoint is not None else listed(store, job)
@@ -226,14 +179,14 @@ def repair(
             hint="A savepoint that the repository does not list is missing, not damaged: `streambank "
             "replicate` from the replica brings it back.",
         ) from error
-    with console.progress() as progress:
+    with with_progress(pace) as shown:
         report = repair_repository(
             opened,
             replicas,
             which,
             header_error=header_error,
             dry_run=dry_run,
-            pace=Pace(progress=progress, parallel=parallel, max_bytes_per_s=rate, executor=machines),
+            pace=shown,
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))
@@ -268,8 +221,6 @@ def status(
         Path | None,
         typer.Option(metavar="FILE", help="A TOML file with prices per GB and month, for --cost."),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show how current each repository is: per job the newest savepoint, the newest verified one and its age.
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, jobs_option, open_repository
+from streambank.cli.options import JobOption, RepositoryOption, jobs_option, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.verb_options import ExpireOptions, SweepOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,47 +50,8 @@ def register(app: typer.Typer) -> None:
 
 def expire(
     repository: RepositoryOption,
+    options: ExpireOptions,
     job: JobOption = None,
-    keep_last: Annotated[int, typer.Option(metavar="N", help="Keep the newest N.")] = 0,
-    keep_hourly: Annotated[
-        int, typer.Option(metavar="N", help="Keep the newest of each of the last N hours.")
-    ] = 0,
-    keep_daily: Annotated[
-        int, typer.Option(metavar="N", help="Keep the newest of each of the last N days.")
-    ] = 0,
-    keep_weekly: Annotated[
-        int, typer.Option(metavar="N", help="Keep the newest of each of the last N weeks.")
-    ] = 0,
-    keep_monthly: Annotated[
-        int, typer.Option(metavar="N", help="Keep the newest of each of the last N months.")
-    ] = 0,
-    keep_yearly: Annotated[
-        int, typer.Option(metavar="N", help="Keep the newest of each of the last N years.")
-    ] = 0,
-    keep_within: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Keep all that were taken within TIME before the newest: 7d, 36h."),
-    ] = None,
-    min_verified: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="K", help="Keep the newest K verified ones, whatever the rules say (1)."),
-    ] = None,
-    max_age: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Drop all that are older than this, pinned and verified ones too: 90d. Only those being "
-            "read stay. Without other rules it keeps all younger ones.",
-        ),
-    ] = None,
-    time_zone: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ZONE",
-            help="Time zone of hours, days, weeks and so on: Europe/Berlin. The default is the job's in the "
-            "jobs file, else UTC.",
-        ),
-    ] = None,
     jobs: Annotated[
         str | None,
         jobs_option(
@@ -105,38 +67,24 @@ def expire(
             "--jobs then uses the rules for replicas.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show which would be kept and which dropped.")
-    ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Drop savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
-    from streambank.core.zones import UTC_NAME, check_time_zone
+    from streambank.core.zones import check_time_zone
     from streambank.retention.expire import expire as expire_savepoints
-    from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
+    from streambank.retention.policy import Policy, policy_of
 
-    given = Policy(
-        keep_last=keep_last,
-        keep_hourly=keep_hourly,
-        keep_daily=keep_daily,
-        keep_weekly=keep_weekly,
-        keep_monthly=keep_monthly,
-        keep_yearly=keep_yearly,
-        keep_within_s=parse_duration_s(keep_within) if keep_within is not None else 0.0,
-        min_verified=MIN_VERIFIED if min_verified is None else min_verified,
-        max_age_s=parse_max_age_s(max_age) if max_age is not None else 0.0,
-        time_zone=check_time_zone(time_zone) if time_zone is not None else UTC_NAME,
-    )
-    policy: Policy | Callable[[str], Policy | None] = given
-    if given.is_empty and jobs is not None and keep_within is None and max_age is None:
-        policy = _declared(jobs, job, min_verified, time_zone, of_replicas=replica_of is not None)
+    if options.time_zone is not None:
+        check_time_zone(options.time_zone)
+    given = policy_of(options)
+    policy: Policy | Callable[[str], Policy | None]
+    if given is not None:
+        by_clocks = jobs is not None and options.time_zone is None and given.goes_by_calendar
+        policy = _by_declared_clocks(jobs, given) if jobs is not None and by_clocks else given
+    elif jobs is not None:
+        policy = _declared(jobs, job, options, of_replicas=replica_of is not None)
     else:
-        given.check()
-        if jobs is not None and time_zone is None and given.goes_by_calendar:
-            policy = _by_declared_clocks(jobs, given)
+        policy = Policy().check()
     opened = open_repository(repository)
     source = open_repository(replica_of) if replica_of is not None else None
     with console.progress() as progress:
@@ -144,15 +92,15 @@ def expire(
             opened,
             policy,
             job=job,
-            dry_run=dry_run,
+            dry_run=options.plan_only,
             by=who("cli"),
             source=source,
             others=_others(jobs),
             progress=progress,
         )
-    tags = [] if dry_run or jobs is None else _settle_tags(jobs, job, source or opened)
-    fields = {**report.to_dict(), "sink_tags": [one.to_dict() for one in tags]}
-    console.answer(fields, lambda: _show_expired(report, tags))
+    tags = [] if options.plan_only or jobs is None else _settle_tags(jobs, job, source or opened)
+    answer = {**report.to_dict(), "sink_tags": [one.to_dict() for one in tags]}
+    console.answer(answer, lambda: _show_expired(report, tags))
     if report.unreadable:
         raise typer.Exit(1)
 
@@ -176,7 +124,7 @@ def _settle_tags(
 
 
 def _declared(
-    file: str, job: str | None, min_verified: int | None, time_zone: str | None, *, of_replicas: bool
+    file: str, job: str | None, options: ExpireOptions, *, of_replicas: bool
 ) -> Callable[[str], Policy | None]:
     """The policies of a jobs file, by the name of a savepoint's job.
 
@@ -205,7 +153,7 @@ def _declared(
             code="empty-policy",
             hint=f"Add [jobs.NAME.{table}] with rules such as keep_last = 10, or give --keep-last 10.",
         )
-    given: dict[str, Any] = {"min_verified": min_verified, "time_zone": time_zone}
+    given: dict[str, Any] = {"min_verified": options.min_verified, "time_zone": options.time_zone}
     given = {name: value for name, value in given.items() if value is not None}
     policies = {each: replace(policy, **given) for each, policy in policies.items()}
     return lambda of: policies.get(QueryRef.parse(of).job)
@@ -284,8 +232,6 @@ def undelete(
         str | None,
         jobs_option("The file that declares the job's sinks: the savepoint's tag in Iceberg is put back."),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Bring an expired savepoint back. Possible until a sweep finds it older than its grace."""
     from streambank.control.processes import who
@@ -317,8 +263,6 @@ def undelete_files(
     execute: Annotated[
         bool, typer.Option("--execute", help="Bring it back. Without it, only show what would come back.")
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Bring back what was deleted in an S3 bucket with versions or Object Lock, such as by ransomware.
 
@@ -384,25 +328,13 @@ def _show_undeleted(report: UndeleteFilesReport) -> None:
         console.line("`streambank verify --all` says which savepoints are whole.")
 
 
-def sweep(
-    repository: RepositoryOption,
-    grace: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="How long expired savepoints and files pending delete stay; at least 1h."
-        ),
-    ] = "24h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+def sweep(repository: RepositoryOption, options: SweepOptions) -> None:
     """Delete what no savepoint needs: pending delete first, deleted by a later sweep after the grace."""
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
     from streambank.retention.sweep import sweep as sweep_repository
 
-    grace_s = parse_duration_s(grace)
     opened = open_repository(repository)
+    grace_s, dry_run = options.grace_s, options.plan_only
     with console.progress() as progress:
         report = sweep_repository(opened, grace_s=grace_s, dry_run=dry_run, by=who("cli"), progress=progress)
     console.answer(report.to_dict(), lambda: _show_swept(report))

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli.options import (
-    Debug,
     JobOption,
-    Json,
     Kafka,
     KafkaJobsFile,
     RepositoryOption,
@@ -63,8 +61,6 @@ def list_savepoints(
     ] = False,
     kafka: Kafka = None,
     jobs: KafkaJobsFile = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """List the savepoints of a repository, oldest first within each job."""
     if grace is not None and not expired:
@@ -172,8 +168,6 @@ def show(
     ] = True,
     kafka: Kafka = None,
     jobs: KafkaJobsFile = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
     opened = open_repository(repository)
@@ -271,8 +265,6 @@ def pin(
     repository: RepositoryOption,
     job: JobOption = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Exempt a savepoint from retention until it is unpinned."""
     _set_pin(repository, savepoint, job, note, pinned=True)
@@ -283,8 +275,6 @@ def unpin(
     repository: RepositoryOption,
     job: JobOption = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Let retention decide about a savepoint again."""
     _set_pin(repository, savepoint, job, note, pinned=False)

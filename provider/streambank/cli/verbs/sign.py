@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, Unsigned, open_repository
+from streambank.cli.options import JobOption, RepositoryOption, Unsigned, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -26,8 +26,6 @@ def sign(
     everything: Annotated[bool, typer.Option("--all", help="Sign every savepoint (of the job).")] = False,
     unsigned: Unsigned = False,
     job: JobOption = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Sign savepoints that were taken without a key, each once every byte of it was verified.
 
@@ -60,8 +58,6 @@ def sign(
 
 def key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; it must not be there.")],
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Make a file with a new signing key, which only you may read."""
     from streambank.core.signing import VARIABLE, new_key

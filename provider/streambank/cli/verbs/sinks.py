@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json, job_named
+from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ def sinks(
         str | None,
         typer.Option(metavar="SAVEPOINT", help="Compare with this one instead of the newest of each query."),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show each sink of a job: how far it is against a savepoint, and what a restore would lose or repeat."""
     from streambank.core.names import QueryRef

@@ -9,32 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streambank.cli.options import (
-    Batch,
     Checkpoint,
-    Debug,
-    Json,
-    Kafka,
     KafkaJobsFile,
     Lock,
-    LockModeOption,
-    Master,
-    MaxRate,
-    Name,
-    NewQuery,
     Note,
-    On,
     Parallel,
-    Pin,
     RepositoryOption,
-    SparkConf,
-    SparkProperties,
+    Work,
     brokers_of,
-    bytes_per_s,
     declared_job,
-    lock_policy,
+    with_progress,
 )
 from streambank.cli.output import console
-from streambank.core.choices import ClosureKind
+from streambank.core.choices import CLOSURE_KINDS
+from streambank.core.errors import check_choice
+from streambank.core.verb_options import ImportOptions, TakeOptions
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -62,6 +51,9 @@ IMPORT_EXAMPLES = """Examples:
 
   streambank import s3://backup/orders -r s3://lake/savepoints --job orders --jobs streaming_jobs.toml
 """
+OfJob = Annotated[
+    str, typer.Option("--job", metavar="NAME", help="The job of the savepoint: job, or job/query.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -73,43 +65,22 @@ def register(app: typer.Typer) -> None:
 def take(
     checkpoint: Checkpoint,
     repository: RepositoryOption,
-    job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
-    batch: Batch = None,
-    closure: Annotated[
-        ClosureKind,
-        typer.Option(help="safe also keeps one older snapshot, so that Spark can repair a bad one."),
-    ] = "safe",
-    file_sink: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
-    ] = None,
-    kafka: Kafka = None,
+    job: OfJob,
+    options: TakeOptions,
+    work: Work,
+    locked: Lock,
     kafka_sink: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
     ] = None,
     jobs: KafkaJobsFile = None,
-    name: Name = "",
     note: Note = "",
-    pin: Pin = False,
-    lock: Lock = None,
-    lock_mode: LockModeOption = "governance",
-    new_query: NewQuery = False,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
     gentle: Annotated[
         bool,
         typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
     ] = False,
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
-    from streambank.cli.options import executor
     from streambank.cli.verbs.savepoints import declared_kafka
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
@@ -123,47 +94,44 @@ def take(
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file.capture import FileSinkCapture
     from streambank.storage import open_store
-    from streambank.work.executor import Pace
     from streambank.work.pace import give_way
 
-    rate = bytes_per_s(max_rate)
-    declared = partial(declared_job, job, jobs)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=declared)
+    pace = work.pace(partial(declared_job, job, jobs))
     if gentle:
         give_way()
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     place = open_store(repository)
-    check_new_repository(place, source, file_sink or ())
-    refuse_lost(declared(), QueryRef.parse(job), place, source)
-    locked = lock_policy(lock, lock_mode)
-    target = Repository.open(place, create=True, like=source.uri, lock=locked)
-    brokers = brokers_of(kafka, declared_kafka(job, jobs))
-    named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
+    check_new_repository(place, source, options.file_sinks)
+    declared = declared_job(job, jobs)
+    refuse_lost(declared, QueryRef.parse(job), place, source)
+    target = Repository.open(place, create=True, like=source.uri, lock=locked.policy())
+    brokers = brokers_of(options.kafka, declared_kafka(job, jobs))
+    named: list[SinkCapture] = [FileSinkCapture(location) for location in options.file_sinks]
     if kafka_sink is not None:
-        facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
-        named += [one for one in (capture_of(facts, source, brokers),) if one is not None]
+        facts = {"kafka": {"sink": {"bootstrap": options.kafka, "topic": kafka_sink}}}
+        named += [sink for sink in (capture_of(facts, source, brokers),) if sink is not None]
+    usual = "safe" if declared is None else declared.savepoint.closure
     request = TakeRequest(
         source,
         target,
         job,
-        batch=batch,
-        closure=closure,
+        batch=options.batch,
+        closure=check_choice(options.closure or usual, "closure", CLOSURE_KINDS),
         sinks=named,
         sources=kafka_sources({}, brokers),
         note=note,
-        name=name,
-        pin=pin,
+        name=options.name or "",
+        pin=options.pin,
         taken_by={"via": "cli"},
-        new_query=new_query,
+        new_query=options.new_query,
     )
     managed = _managed(target.store.uri, job, jobs, source)
     if managed is not None:
         request = managed_take(request, managed.control, managed.query, brokers, managed.sinks)
     request = with_found_sinks(request, _owners(source, jobs))
-    with console.progress() as progress:
-        pace = Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress)
-        result = take_savepoint(request, pace=pace)
+    with with_progress(pace) as shown:
+        result = take_savepoint(request, pace=shown)
     if managed is not None:
         by, generation = who("cli"), managed.generation
         record_taken(managed.control, managed.query, result, generation=generation, by=by)
@@ -171,38 +139,12 @@ def take(
 
 
 def import_copy(
-    copy: Annotated[
-        str, typer.Argument(metavar="COPY", help="A copy of the checkpoint: a directory, or its URI.")
-    ],
+    options: ImportOptions,
     repository: RepositoryOption,
-    job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
-    batch: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="This batch; by default the newest that is whole in the copy."),
-    ] = None,
-    file_sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Output directory of a file sink of the query, where it lies now; may be repeated. The "
-            "records of a job that runs under Streambank name it.",
-        ),
-    ] = None,
-    without_sinks: Annotated[
-        bool,
-        typer.Option(
-            "--without-sinks",
-            help="Save nothing of sinks that the job's records name, such as one that no longer tells what "
-            "it had at the batch. A restore then needs a choice for them.",
-        ),
-    ] = False,
+    job: OfJob,
     jobs: KafkaJobsFile = None,
     note: Note = "",
-    pin: Pin = False,
-    new_query: NewQuery = False,
     parallel: Parallel = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Make a copy of a checkpoint a savepoint, once it is verified. Only reads the copy.
 
@@ -214,20 +156,15 @@ def import_copy(
     from streambank.work.executor import Pace
 
     request = ImportRequest(
-        copy,
         open_store(repository),
         job,
         job=declared_job(job, jobs),
-        batch=batch,
-        file_sinks=file_sink or (),
-        without_sinks=without_sinks,
         note=note,
-        pin=pin,
-        new_query=new_query,
         by=who("cli"),
+        **vars(options),
     )
-    with console.progress() as progress:
-        result = import_of_job(request, pace=Pace(parallel=parallel, progress=progress))
+    with with_progress(Pace(parallel=parallel)) as pace:
+        result = import_of_job(request, pace=pace)
     console.answer(result.to_dict(), lambda: _show_imported(result))
 
 

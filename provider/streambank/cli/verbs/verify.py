@@ -5,35 +5,29 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli.options import (
-    Debug,
     JobOption,
-    Json,
-    Master,
-    MaxRate,
-    On,
-    Parallel,
     RepositoryOption,
-    SparkConf,
     SparkJobsFile,
-    SparkProperties,
-    bytes_per_s,
+    Work,
     declared_job,
     open_repository,
+    with_progress,
 )
 from streambank.cli.output import console
-from streambank.core.choices import DeepLevel
+from streambank.core.choices import DeepLevel, VerifyLevel
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.repository.repository import Repository
     from streambank.savepoint.verify import Deeper, VerifyReport
-    from streambank.work.executor import Executor
+    from streambank.work.executor import Pace
 
 DEEP = "streambank_spark.commands.app"
 """What has Spark open the state; imported when it is asked for, since the engine does without it."""
@@ -57,6 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     repository: RepositoryOption,
+    machines: Work,
     savepoint: Annotated[
         str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
     ] = None,
@@ -78,12 +73,6 @@ def verify(
         ),
     ] = None,
     jobs: SparkJobsFile = None,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
     work: Annotated[
         str | None,
         typer.Option(
@@ -92,46 +81,38 @@ def verify(
             help="With --level deep: staging directory for state; on a cluster, all machines must see it.",
         ),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Verify a savepoint, or all of them: exit code 1 if something is wrong. The result is recorded."""
-    if everything == (savepoint is not None):
-        raise InputError(
-            "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
-        )
-    if sample is not None and (not everything or level != "quick" or on == "spark"):
-        raise InputError(
-            "--sample needs --all, and cannot be combined with --level or --on spark: it hashes a share on "
-            "this machine and checks the rest for existence and size.",
-            code="usage",
-            hint="See `streambank verify --help`.",
-        )
-    if work is not None and level != "deep":
-        raise InputError("--work needs --level deep.", code="usage", hint="See `streambank verify --help`.")
-    from streambank.cli.options import executor
     from streambank.repository.catalog import require_any
 
-    rate = bytes_per_s(max_rate)
+    if everything == (savepoint is not None):
+        raise _usage("Verify needs either a savepoint or --all.")
+    if sample is not None and (not everything or level != "quick" or machines.on == "spark"):
+        raise _usage(
+            "--sample needs --all, and cannot be combined with --level or --on spark: it hashes a share on "
+            "this machine and checks the rest for existence and size."
+        )
+    if work is not None and level != "deep":
+        raise _usage("--work needs --level deep.")
 
     def declared() -> Job | None:
         of = job if savepoint is None else opened.find(savepoint, job)[0]
         return None if of is None else declared_job(of, jobs)
 
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=declared)
+    pace = machines.pace(declared)
     opened = open_repository(repository)
     if everything and job is not None:
         require_any(opened.store, job)
     if sample is not None:
-        _verify_sample(opened, sample, job, parallel, rate)
+        _verify_sample(opened, sample, job, replace(pace, executor=None))
         return
-    with _deeper(level, opened, declared, master, spark_conf, work) as deeper:
+    with _deeper(level, opened, declared, machines, work) as deeper:
         if savepoint is not None:
-            reports = [_verify(opened, *opened.find(savepoint, job), level, machines, rate, deeper)]
+            reports = [_verify(opened, *opened.find(savepoint, job), level, pace, deeper)]
             document: Any = reports[0].to_dict()
         else:
             which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-            found = (_verify_listed(opened, *each, level, machines, rate, deeper) for each in which)
+            found = (_verify_listed(opened, *each, level, pace, deeper) for each in which)
             reports = [report for report in found if report is not None]
             document = _all(reports)
     console.answer(document, lambda: show_reports(reports))
@@ -139,13 +120,16 @@ def verify(
         raise typer.Exit(1)
 
 
+def _usage(message: str) -> InputError:
+    return InputError(message, code="usage", hint="See `streambank verify --help`.")
+
+
 @contextmanager
 def _deeper(
     level: DeepLevel,
     opened: Repository,
     declared: Callable[[], Job | None],
-    master: str | None,
-    spark_conf: Sequence[str] | None,
+    machines: Work,
     work: str | None,
 ) -> Iterator[Deeper | None]:
     """What looks deeper than full, for a `with`; nothing where that is not asked for.
@@ -165,7 +149,7 @@ def _deeper(
             code="no-pyspark",
             hint="Install all of airflow-provider-streambank, or verify with --level full.",
         ) from error
-    with spark_face.deep_look(opened, declared(), master, spark_conf, work) as look:
+    with spark_face.deep_look(opened, declared(), machines.master, machines.spark_conf, work) as look:
         yield look
 
 
@@ -174,13 +158,12 @@ def _verify_listed(
     job: str,
     savepoint: str,
     level: DeepLevel,
-    machines: Executor,
-    rate: int | None,
+    pace: Pace,
     deeper: Deeper | None,
 ) -> VerifyReport | None:
     """One of many; None where it was expired since it was listed."""
     try:
-        return _verify(opened, job, savepoint, level, machines, rate, deeper)
+        return _verify(opened, job, savepoint, level, pace, deeper)
     except NotFoundError as error:
         if error.code != "no-such-savepoint":
             raise
@@ -201,22 +184,13 @@ def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
     }
 
 
-def _verify_sample(
-    opened: Repository, sample: str, job: str | None, parallel: int | None, rate: int | None
-) -> None:
+def _verify_sample(opened: Repository, sample: str, job: str | None, pace: Pace) -> None:
     from streambank.control.processes import who
     from streambank.repository.coverage import parse_share
     from streambank.savepoint.sampling import verify_sample
-    from streambank.work.executor import Pace
 
-    with console.progress() as progress:
-        found = verify_sample(
-            opened,
-            parse_share(sample),
-            job=job,
-            pace=Pace(progress=progress, parallel=parallel, max_bytes_per_s=rate),
-            by=who("cli"),
-        )
+    with with_progress(pace) as shown:
+        found = verify_sample(opened, parse_share(sample), job=job, pace=shown, by=who("cli"))
     document = _all(found.savepoints)
     document["ok"] = document["ok"] and not found.findings
     document["findings"] += [
@@ -243,24 +217,15 @@ def _verify(
     job: str,
     savepoint: str,
     level: DeepLevel,
-    machines: Executor,
-    rate: int | None,
+    pace: Pace,
     deeper: Deeper | None,
 ) -> VerifyReport:
     from streambank.control.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
-    from streambank.work.executor import Pace
 
-    with console.progress() as progress:
-        return verify_savepoint(
-            opened,
-            job,
-            savepoint,
-            "quick" if level == "quick" else "full",
-            pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
-            by=who("cli"),
-            deeper=deeper,
-        )
+    look: VerifyLevel = "quick" if level == "quick" else "full"
+    with with_progress(pace) as shown:
+        return verify_savepoint(opened, job, savepoint, look, pace=shown, by=who("cli"), deeper=deeper)
 
 
 def show_reports(reports: Sequence[VerifyReport]) -> None:

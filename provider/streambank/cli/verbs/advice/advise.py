@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.advice.request import PlaceRequest, StateRequest
-from streambank.cli.options import Debug, Json, OptionalJobsFile
+from streambank.cli.options import OptionalJobsFile
 from streambank.cli.output import console
-from streambank.cli.verbs.advice.options import JobNamed, job_asked, show_values, with_requests
+from streambank.cli.verbs.advice.options import JobNamed, job_asked, show_values
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(with_requests(advise))
+    app.command(epilog=EXAMPLES)(advise)
 
 
 def advise(
@@ -44,8 +44,6 @@ def advise(
             metavar="DURATION", rich_help_panel=StateRequest.PANEL, help="How long a batch may take."
         ),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Choose a state store and its settings, each sentence with the measurement behind it."""
     from streambank.advice.measured import measurements

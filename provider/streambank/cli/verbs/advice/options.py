@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.advice.request import flag_of
 from streambank.cli.options import job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
@@ -26,52 +23,6 @@ JobNamed = Annotated[
                  help="Read what is not given from this declared job, or job/query: from its newest progress "
                  "record, and from its Spark settings."),
 ]  # fmt: skip
-
-
-def with_requests(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb for typer: in place of a parameter that is a request, it takes the options of that request."""
-    parameters: list[inspect.Parameter] = []
-    requests: dict[str, type[Any]] = {}
-    for each in inspect.signature(verb, eval_str=True).parameters.values():
-        if is_dataclass(each.annotation):
-            request: Any = each.annotation
-            requests[each.name] = request
-            parameters += [_parameter(one, request.PANEL) for one in fields(request)]
-        else:
-            parameters.append(each.replace(kind=each.KEYWORD_ONLY))
-
-    @wraps(verb)
-    def command(**given: Any) -> None:
-        for name, request in requests.items():
-            given[name] = request(**{one.name: _read(one, given.pop(one.name)) for one in fields(request)})
-        verb(**given)
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
-
-
-def _parameter(one: Field[Any], panel: str) -> inspect.Parameter:
-    metavar, off = one.metadata["metavar"], one.metadata["off"]
-    kind: Any = {"N": int, "X": float, "": bool}.get(metavar, str)
-    asked = typer.Option(
-        f"{flag_of(one)}/{off}" if off else flag_of(one),
-        metavar=metavar or None,
-        min=1 if metavar == "N" else None,
-        rich_help_panel=panel,
-        help=one.metadata["help"],
-        show_default=False,
-    )
-    annotation = Annotated[kind | None, asked]
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _read(one: Field[Any], given: Any) -> Any:
-    """A size in bytes, a duration in seconds, and all else as it was given."""
-    from streambank.core.units import parse_any_bytes, parse_duration_s
-
-    read = {"SIZE": parse_any_bytes, "DURATION": parse_duration_s}.get(one.metadata["metavar"])
-    return given if given is None or read is None else read(given)
 
 
 @dataclass(frozen=True, slots=True)

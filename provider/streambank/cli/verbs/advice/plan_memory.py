@@ -15,9 +15,9 @@ from streambank.advice.request import (
     StateRequest,
     flags_given,
 )
-from streambank.cli.options import Debug, Json, OptionalJobsFile
+from streambank.cli.options import OptionalJobsFile
 from streambank.cli.output import console
-from streambank.cli.verbs.advice.options import JobNamed, queries_asked, show_values, with_requests
+from streambank.cli.verbs.advice.options import JobNamed, queries_asked, show_values
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("plan-memory", epilog=EXAMPLES)(with_requests(plan_memory))
+    app.command("plan-memory", epilog=EXAMPLES)(plan_memory)
 
 
 def plan_memory(
@@ -56,8 +56,6 @@ def plan_memory(
     load: LoadRequest,
     job: JobNamed = None,
     jobs: OptionalJobsFile = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Calculate RocksDB's memory beside the JVM, and how large the state gets before a job runs."""
     from streambank.advice.memory import plan_queries

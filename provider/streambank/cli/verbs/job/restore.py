@@ -17,13 +17,10 @@ from streambank.cli.options import (
     JobsFile,
     Json,
     Kafka,
-    Master,
-    On,
+    Machines,
     Sink,
     SinkOf,
     Source,
-    SparkConf,
-    SparkProperties,
     Why,
     job_named,
 )
@@ -54,6 +51,7 @@ def register(app: typer.Typer) -> None:
 def restore(
     name: JobName,
     jobs: JobsFile,
+    machines: Machines,
     savepoint: Annotated[
         str,
         typer.Argument(
@@ -87,15 +85,11 @@ def restore(
     file_sink: FileSinkOf = None,
     dry_run: DryRun = False,
     why: Why = "",
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Restore all queries of a stopped job as one, each into its next generation."""
-    from streambank.cli.options import brokers_of, executor
+    from streambank.cli.options import brokers_of
     from streambank.cli.verbs.recovery.restore import answer
     from streambank.control.processes import who
     from streambank.core.units import to_json_time
@@ -106,7 +100,7 @@ def restore(
     from streambank.work.executor import Pace
 
     declared = cache(partial(job_named, name, jobs))
-    machines = executor(on, master, spark_conf, spark_properties, _PARALLEL, of=declared)
+    executor = machines.executor(declared, parallel=_PARALLEL)
     job, by = declared(), who("cli")
 
     def of_job(
@@ -132,7 +126,7 @@ def restore(
 
     plans: list[TogetherPlan] = []
     with console.progress() as progress:
-        pace = Pace(executor=machines, progress=progress)
+        pace = Pace(executor=executor, progress=progress)
         place = from_place(
             job,
             source_of,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json, job_named
+from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
-from streambank.cli.verb_options import with_options
 from streambank.core.errors import InputError
 from streambank.core.verb_options import DrillOptions
 
@@ -34,7 +33,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(with_options(drill))
+    app.command(epilog=EXAMPLES)(drill)
 
 
 def drill(
@@ -45,8 +44,6 @@ def drill(
     history: Annotated[
         bool, typer.Option("--history", help="Show the drills of the job instead, the newest first.")
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Rehearse a restore on a copy, with the job's own application, beside the running job.
 

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streambank.cli.options import (
-    Debug,
     FileSinkOf,
     JobsFile,
-    Json,
     NewSink,
     SinkOf,
     Why,
 )
 from streambank.cli.output import console
-from streambank.cli.verb_options import with_options
 from streambank.core.errors import InputError
 from streambank.core.verb_options import FailoverOptions
 
@@ -38,7 +35,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(with_options(failover))
+    app.command(epilog=EXAMPLES)(failover)
 
 
 def failover(
@@ -61,8 +58,6 @@ def failover(
             help="Only fence the site that is not active, which could not be reached at the fail-over.",
         ),
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Let a job go on at its other site: fence the active one, restore there, start, and prove a batch.
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, DryRun, JobsFile, Json, Kafka, Why
+from streambank.cli.options import DryRun, JobsFile, Kafka, Why
 from streambank.cli.output import console
-from streambank.cli.verb_options import with_options
 from streambank.core.verb_options import RefreshOptions
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(with_options(fork))
+    app.command(epilog=EXAMPLES)(fork)
 
 
 def fork(
@@ -39,8 +38,6 @@ def fork(
     kafka: Kafka = None,
     dry_run: DryRun = False,
     why: Why = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Make a copy of a job's state, or make it again, while the job runs on.
 

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli.options import (
-    Debug,
     DryRun,
-    Json,
     Kafka,
-    Master,
-    MaxRate,
     NewSink,
-    On,
-    Parallel,
     RepositoryOption,
     Sink,
     SinkOf,
     Source,
-    SparkConf,
-    SparkProperties,
+    Work,
     brokers_of,
-    bytes_per_s,
     declared_job,
     jobs_option,
     open_repository,
+    with_progress,
 )
 from streambank.cli.output import console
 from streambank.core.choices import RestoreMode
@@ -75,6 +68,7 @@ def restore(
         ),
     ],
     repository: RepositoryOption,
+    work: Work,
     job: Annotated[
         str | None, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")
     ] = None,
@@ -118,17 +112,8 @@ def restore(
     ] = False,
     dry_run: DryRun = False,
     jobs: Annotated[str | None, jobs_option("The file that declares the job, and its repository.")] = None,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
-    on: On = "auto",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
-    from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
     from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
@@ -139,7 +124,6 @@ def restore(
     from streambank.recovery.together import plan_together, restore_together
     from streambank.repository.references import job_of_reference
     from streambank.storage import open_store
-    from streambank.work.executor import Pace
 
     if (into is not None) == generation:
         raise InputError(
@@ -147,8 +131,9 @@ def restore(
             code="usage",
             hint="See `streambank restore --help`.",
         )
-    rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=lambda: owner.declared)
+    pace = work.pace(lambda: owner.declared)
+    if dry_run:
+        pace = replace(pace, max_bytes_per_s=None)
     place: Repository | None = None
     chosen: Mapping[str, Chosen] | None = None
     if source_of == NEAREST:
@@ -167,8 +152,7 @@ def restore(
     owner, query = _owner(of_job, repository, jobs, guess=not generation), QueryRef.parse(of_job).name
     by, single_sinks, moved = who("cli"), parse_sink_choices(sink_of or []), parse_new_sinks(new_sink or [])
     kafka_at = brokers_of(kafka, owner.kafka)
-    with console.progress() as progress:
-        pace = Pace(max_bytes_per_s=None if dry_run else rate, executor=machines, progress=progress)
+    with with_progress(pace) as shown:
         if place is None:
             assert owner.declared is not None
             place, chosen = from_place(
@@ -180,7 +164,7 @@ def restore(
                 record=not dry_run,
                 query=query,
                 by=by,
-                pace=pace,
+                pace=shown,
             )
         each = RestoreRequest(
             place,
@@ -201,7 +185,7 @@ def restore(
             by=by,
         )
         request = TogetherRequest(each, owner.declared, query, chosen=chosen, whole=True)
-        found = plan_together(request, pace=pace) if dry_run else restore_together(request, pace=pace)
+        found = plan_together(request, pace=shown) if dry_run else restore_together(request, pace=shown)
     answer(found.to_dict()["queries"][query], [found])
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json, job_named
+from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
-from streambank.cli.verb_options import with_options
 from streambank.core.verb_options import UpgradeOptions
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _SAID = {
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(with_options(upgrade))
+    app.command(epilog=EXAMPLES)(upgrade)
 
 
 def upgrade(
@@ -71,8 +70,6 @@ def upgrade(
     history: Annotated[
         bool, typer.Option("--history", help="Show the upgrades of the job instead, the newest first.")
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Bring a running job to what its jobs file declares now, after a rehearsal beside it.
 
