@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 from streambank.core.errors import InputError
+from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject
 from streambank.core.units import say_bytes
 from streambank.doctor.checks.rocksdb import (
     BOUNDED,
@@ -137,7 +138,7 @@ class StateLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(JsonObject):
     """One kind of memory.
 
     Attributes:
@@ -147,26 +148,16 @@ class Part:
         query: Of which query, where several are planned together; empty otherwise.
     """
 
-    name: str
-    each: int | None
-    executor: int | None
-    most: int | None
+    name: Annotated[str, JsonName("part")]
+    each: Annotated[int | None, JsonName("each_bytes")]
+    executor: Annotated[int | None, JsonName("executor_bytes")]
+    most: Annotated[int | None, JsonName("most_bytes")]
     how: str
-    query: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "part": self.name,
-            "each_bytes": self.each,
-            "executor_bytes": self.executor,
-            "most_bytes": self.most,
-            "how": self.how,
-            **({"query": self.query} if self.query else {}),
-        }
+    query: Annotated[str, OMIT_EMPTY] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class MemoryPlan(JsonObject):
     """What RocksDB takes in one executor.
 
     Attributes:
@@ -184,33 +175,17 @@ class MemoryPlan:
     """
 
     instances: int
-    after_loss: int | None
+    after_loss: Annotated[int | None, JsonName("instances_after_loss")]
     parts: tuple[Part, ...]
-    expected: int | None
-    most: int
-    resident: int
-    jvm_overhead: int
-    python: int
-    memory_overhead: int
-    container: int
+    expected: Annotated[int | None, JsonName("expected_bytes")]
+    most: Annotated[int, JsonName("most_bytes")]
+    resident: Annotated[int, JsonName("resident_bytes")]
+    jvm_overhead: Annotated[int, JsonName("jvm_overhead_bytes")]
+    python: Annotated[int, JsonName("python_bytes")]
+    memory_overhead: Annotated[int, JsonName("memory_overhead_bytes")]
+    container: Annotated[int, JsonName("container_bytes")]
     warnings: tuple[str, ...]
     unknown: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "instances": self.instances,
-            "instances_after_loss": self.after_loss,
-            "parts": [part.to_dict() for part in self.parts],
-            "expected_bytes": self.expected,
-            "most_bytes": self.most,
-            "resident_bytes": self.resident,
-            "jvm_overhead_bytes": self.jvm_overhead,
-            "python_bytes": self.python,
-            "memory_overhead_bytes": self.memory_overhead,
-            "container_bytes": self.container,
-            "warnings": list(self.warnings),
-            "unknown": list(self.unknown),
-        }
 
 
 def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | None = None) -> MemoryPlan:

@@ -35,6 +35,7 @@ from streambank.advice.memory import (
     unknown_of_python,
 )
 from streambank.core.errors import InputError
+from streambank.core.shape import JsonObject
 from streambank.core.units import say_bytes, say_duration
 from streambank.doctor.checks.heap import LARGE_HEAP_BYTES
 from streambank.doctor.checks.rocksdb import BOUNDED, CHANGELOG, MAX_MEMORY
@@ -79,7 +80,7 @@ class StoreRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(JsonObject):
     """A sentence, and the measurement behind it.
 
     Attributes:
@@ -88,9 +89,6 @@ class Reason:
 
     text: str
     measurement: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "measurement": self.measurement}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(JsonObject):
     """A store, its settings, and why.
 
     Attributes:
@@ -161,16 +159,6 @@ class Advice:
     expected: tuple[Expected, ...]
     memory: MemoryPlan | None
     unknown: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "store": self.store,
-            "reasons": [one.to_dict() for one in self.reasons],
-            "settings": [one.to_dict() for one in self.settings],
-            "expected": [one.to_dict() for one in self.expected],
-            "memory": None if self.memory is None else self.memory.to_dict(),
-            "unknown": list(self.unknown),
-        }
 
 
 def advise(asked: StoreRequest, found: Measurements) -> Advice:
