@@ -192,8 +192,6 @@ def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | N
     """What RocksDB takes in one executor, and what that means beside the JVM.
 
     Args:
-        settings: RocksDB's settings.
-        cluster: Where the stores are.
         load: The state; without it only what the settings allow is known.
 
     Raises:
@@ -208,7 +206,6 @@ def plan_queries(
     """The same of several queries of one application, whose stores share the executors.
 
     Args:
-        settings: RocksDB's settings.
         queries: Of each query where its stores are, and its state. All have the same executors.
 
     Raises:
@@ -264,7 +261,6 @@ def overhead_bytes(cluster: Cluster, resident: int) -> tuple[int, int]:
     """What the JVM itself takes beside its heap, and what to set as `spark.executor.memoryOverhead`.
 
     Args:
-        cluster: Where the stores are.
         resident: Bytes of RocksDB.
     """
     jvm = max(MIN_OVERHEAD_BYTES, int(cluster.heap_bytes * DEFAULT_OVERHEAD_FACTOR))
@@ -288,7 +284,6 @@ def memtable_bytes(settings: RocksDBSettings, rows: float, row_bytes: int) -> in
     A buffer that is full is flushed at once beside the next one, so that only one counts for long.
 
     Args:
-        settings: RocksDB's settings.
         rows: Rows that are written until then.
         row_bytes: Bytes of a key and its value.
     """

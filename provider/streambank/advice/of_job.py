@@ -44,10 +44,7 @@ class StateNow(JsonObject):
 
 
 def state_of_job(job: Job, query: str | None) -> StateNow | None:
-    """What the newest progress record of a job's query says of its state; None where none shows state.
-
-    Args:
-        query: The query; None for the only one.
+    """What the newest progress record of a query, None for the only one, says of its state; None without any.
 
     Raises:
         InputError: The job has several queries, or none of this name (code `which-query`).
@@ -79,10 +76,7 @@ def state_of_job(job: Job, query: str | None) -> StateNow | None:
 
 
 def is_stateless(job: Job, query: str | None) -> bool:
-    """Whether the newest progress record of a job's query shows that it keeps no state.
-
-    Args:
-        query: The query; None for the only one.
+    """Whether the newest progress record of a query, None for the only one, shows that it keeps no state.
 
     Raises:
         InputError: The job has several queries, or none of this name (code `which-query`).

@@ -98,9 +98,6 @@ def cluster_of(
     """Where the query runs.
 
     Args:
-        values: Takes each value from where it is set.
-        now: The state as the job's newest progress record shows it.
-        stores: `--stores`.
         of_cores: Whether each task slot gets a partition where their number is not known.
 
     Raises:
@@ -140,9 +137,6 @@ def cluster_of(
 
 def settings_of(given: RocksDBRequest, values: Values) -> RocksDBSettings:
     """RocksDB's settings.
-
-    Args:
-        values: Takes each value from where it is set.
 
     Raises:
         InputError: Options exclude each other (code `usage`), or a setting of the job cannot be read (code
@@ -201,8 +195,6 @@ def rows_of(
     """Rows of the state, and bytes of one: what is given, else what the job's progress shows.
 
     Args:
-        values: Takes each value from where it is set.
-        now: The state as the job's newest progress record shows it.
         estimated: Whether the rows are estimated from the keys, so that those of the job do not count.
 
     Raises:
@@ -234,13 +226,7 @@ def rows_of(
 
 
 def share_of(given: float | None, values: Values, now: StateNow | None) -> float | None:
-    """The part of the rows that a batch changes; None where it is not known.
-
-    Args:
-        given: `--update-share`.
-        values: Takes it from where it is set.
-        now: The state as the job's newest progress record shows it.
-    """
+    """The part of the rows that a batch changes; None where it is not known."""
     recorded = None if now is None else now.update_share
     known = given is not None or recorded is not None
     return values.take(SHARE, given, recorded) if known else None
@@ -252,10 +238,7 @@ def warnings_of_job(
     """The state store of a job, and the warnings of a plan for it.
 
     Args:
-        declared: The job's settings.
         queries: How many queries the job has.
-        now: Its state as the newest progress record shows it.
-        executors: `--executors`.
 
     Returns:
         `rocksdb`, `hdfs`, or the class of another store; and warnings.

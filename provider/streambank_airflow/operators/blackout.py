@@ -29,7 +29,6 @@ class SkipInBlackoutOperator(BaseOperator):
     Args:
         windows: Windows of the day such as `22:00-06:00`.
         time_zone: By whose clocks, such as `Europe/Berlin`.
-        kwargs: As for every operator.
     """
 
     template_fields: Sequence[str] = ()

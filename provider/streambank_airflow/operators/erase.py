@@ -29,7 +29,6 @@ class EraseStateOperator(StateOperator):
         operator: Of this stateful operator only.
         replicas: Look in these replicas too, beside the declared ones.
         search: Whether other savepoints are looked into.
-        kwargs: Those of `StateOperator`, and as for every operator.
 
     Returns:
         As `CompactStateOperator`; and `searched` (whether it was), `savepoints` (of the job, over all

@@ -46,7 +46,6 @@ class RepositoryOperator(StreambankOperator):
 
     Args:
         only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
     """
 
     only_if: bool | Template = True
@@ -118,8 +117,6 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
         to: The replicas, made where there is nothing yet; none for those that the job declares.
         parallel: How many packs or large objects are moved at once by this worker; none: the best.
         max_rate: How fast this worker may read them, such as `50MB/s`; None for no limit.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `only_if`, those of `SparkWork`, and as for every
-            operator.
 
     Returns:
         `job`, `ok`, `replicas` (how many), `savepoints` (how many, over all replicas), and of these `copied`,
@@ -191,10 +188,6 @@ class ExpireSavepointsOperator(RepositoryOperator, ExpireOptions):
     stay, and never fewer verified ones are left than `min_verified` says; but what is older than `max_age_s`
     goes. `min_verified` and `time_zone` go with rules.
 
-    Args:
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
-
     Returns:
         `job`, `dry_run`, `ok`, `kept`, `dropped`, and of these `overruled` (that age took though a rule
             would have kept them): numbers. The log has a reason for each savepoint.
@@ -245,8 +238,6 @@ class ExpireReplicasOperator(RepositoryOperator):
 
     Args:
         plan_only: Change nothing; only say what would happen.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
     Returns:
         `job`, `dry_run`, `ok`, `replicas`, and over all of them `kept`, `dropped`: numbers. The log has a
@@ -284,10 +275,6 @@ class ExpireReplicasOperator(RepositoryOperator):
 
 class SweepRepositoryOperator(RepositoryOperator, SweepOptions):
     """Deletes from the repository of a job what no savepoint of any job needs, a grace after condemning it.
-
-    Args:
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
     Returns:
         `job`, `dry_run`, `ok`, `grace_s`, `next_s`, `removed` (expired savepoints that can no more be brought
@@ -328,8 +315,6 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
         savepoint: Its id, the beginning of one, or `latest`; none for all of the job.
         sources: Replicas, the preferred one first; none for those that the job declares.
         plan_only: Read everything, but only say what would be repaired.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `only_if`, those of `SparkWork`, and as for every
-            operator.
 
     Returns:
         `job`, `dry_run`, `ok`, `repaired` (files), `objects`, `bytes` (copied), `verified` (savepoints),
@@ -393,7 +378,6 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
     Args:
         jobs_file: The `streaming_jobs.toml`; None for the one that the connection names.
         at_most: How many savepoints of a job a replica may lack: those that the next replication brings.
-        kwargs: As for every operator.
 
     Returns:
         `replicas`, `behind` (how many lack more than that), `lacking` (savepoints, over all replicas).

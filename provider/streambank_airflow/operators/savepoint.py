@@ -65,8 +65,6 @@ class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeOptions):
         name: Another try of the task ends with the savepoint to which the try before gave the name. A task
             that a person clears takes a savepoint of now, and the name moves to it.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
-            operator.
 
     Returns:
         `savepoint`, `job`, `name`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`,
@@ -155,7 +153,6 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
             `spark_conn_id`, else that of the job's table `state`, else the job's own), or `none` to skip.
         share: What a sampled verification reads; runs whose shares add up to 100 % have read everything.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, those of `SparkWork`, and as for every operator.
 
     Returns:
         `savepoint`, `job`, `ok`, `level`, `findings` (their number), `files`, `bytes`, `seconds`; of a sample
@@ -264,8 +261,6 @@ class PinSavepointOperator(StreambankOperator):
         savepoint: Its id, the beginning of one, its name, `latest`, `latest-good`, a batch (`batch:41`), or a
             time (`03:00`): the newest from then or before, in the zone of the job.
         pinned: False lets retention decide again.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (kept with the savepoint), and as for every
-            operator.
 
     Returns:
         `job`, `savepoint`, `pinned`.
@@ -290,7 +285,6 @@ class UndeleteSavepointOperator(StreambankOperator):
 
     Args:
         savepoint: Its id, or the beginning of one.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `savepoint`, `already_listed`.
