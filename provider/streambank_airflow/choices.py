@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streambank.declaration.places.copies import CopyPolicy
 
 IfRunning = Literal["refuse", "stop"]
-IF_RUNNING: tuple[IfRunning, ...] = get_args(IfRunning)
 """What can be asked for where a job's driver lives."""
 DECLARED = "declared"
 """What a form chooses for what the job declares, at whichever site it is active."""
@@ -34,8 +33,6 @@ NEAREST = "nearest"
 """The repository or replica that is cheapest to read, and has the savepoint (choosing/nearest.py)."""
 _PATTERN = re.compile(r"[*?\[\]{}\\%#]")
 """What Hadoop's file systems do not take as it is written: wildcards, and escapes."""
-ON_BREACH = ("fail", "warn", "report")
-"""What a check does about an objective that is broken."""
 
 
 def new_sink_choices(value: Any) -> dict[str, str]:

@@ -65,3 +65,6 @@ Compare = Literal["none", "counts", "values"]
 Severity = Literal["warn", "breach"]
 """How bad it is that an objective is missed."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+OnBreach = Literal["fail", "warn", "report"]
+"""What a check does about an objective that is broken."""

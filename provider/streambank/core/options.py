@@ -128,6 +128,8 @@ class Declared:
         if kind is bool and not (self.optional and as_text(value) is None):
             return as_bool(value, self.name)
         if as_text(value) is None:
+            if self.default is None and not self.optional:
+                raise InputError(f"{self.name} must not be empty.", code="bad-option", hint=_HINT)
             return None if self.optional or self.default is None else self.default()
         if self.is_duration:
             return self._at_least(as_duration_s(value))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from streambank.core.choices import ClosureKind, Compare, SinkChoice, SourceChoice
+from streambank.core.choices import ClosureKind, Compare, OnBreach, SinkChoice, SourceChoice
 from streambank.core.options import Option
 
 
@@ -454,3 +454,124 @@ class FailoverOptions:
     timeout_s: Annotated[
         float | None, Option("How long the start may take, such as 30m.", usual="as declared")
     ] = None
+
+
+@dataclass(kw_only=True)
+class StartOptions:
+    """What a person may ask of a start."""
+
+    fresh_start: Annotated[
+        bool,
+        Option(
+            "Accept that the job's records are lost (repository-lost), and start without them. This is "
+            "recorded.",
+            title="Accept lost records",
+            section="Lost repository",
+        ),
+    ] = False
+
+
+ForceAfter = Annotated[
+    float | None,
+    Option(
+        "Force the stop if no batch boundary is reached within this time, such as 60s.",
+        title="Force after",
+        usual="the declared time",
+    ),
+]
+
+
+@dataclass(kw_only=True)
+class StopOptions:
+    """What a person may ask of a stop."""
+
+    savepoint: Annotated[
+        bool,
+        Option("Take a savepoint of each query once it stands still.", title="Take a savepoint"),
+    ] = False
+    drain: Annotated[
+        bool, Option("First wait until a trigger finds nothing new.", title="Work off the input first")
+    ] = False
+    force_after_s: ForceAfter = None
+
+
+@dataclass(kw_only=True)
+class RestartOptions:
+    """What a person may ask of a restart."""
+
+    force_after_s: ForceAfter = None
+
+
+@dataclass(kw_only=True)
+class CompactOptions:
+    """What a person may ask of a compaction of a checkpoint's files."""
+
+    stopped: Annotated[
+        bool,
+        Option(
+            "The query is stopped: move everything that no kept batch needs. Of a declared job this is "
+            "checked, and a running driver is a refusal."
+        ),
+    ] = False
+    keep_batches: Annotated[
+        int,
+        Option("Keep the newest N committed batches of a stopped query.", metavar="N", least=1),
+    ] = 1
+    older_than_s: Annotated[
+        float,
+        Option("Of a running query, move unfinished writes older than this: 1h or more.", metavar="TIME"),
+    ] = 3600.0
+    plan_only: Annotated[bool, Option("Only show what would be moved, and why.", flag="--dry-run")] = False
+
+
+@dataclass(kw_only=True)
+class CleanOptions:
+    """What a person may ask of the removal of what work on a job has left."""
+
+    keep: Annotated[
+        int | None,
+        Option(
+            "Keep the newest N generations of each query, the current one among them.",
+            metavar="N",
+            least=1,
+            usual="as declared, or 2",
+        ),
+    ] = None
+    keep_for_s: Annotated[
+        float | None,
+        Option("Keep each directory for this long after it was left.", usual="as declared, or 7d"),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class SlaOptions:
+    """What a person may ask of a check of what a job promises."""
+
+    on_breach: Annotated[
+        OnBreach,
+        Option(
+            "What becomes of the task.",
+            title="When something is broken",
+            choices={
+                "fail": "the task fails",
+                "warn": "a warning in its log",
+                "report": "only in the result",
+            },
+        ),
+    ] = "fail"
+    tell: Annotated[
+        bool,
+        Option(
+            "Alert the declared notifiers of what has changed since their last alert. A scheduled run does "
+            "not repeat these alerts.",
+            title="Send alerts",
+        ),
+    ] = True
+    skew: Annotated[
+        bool,
+        Option(
+            "Read from the state files: how unevenly the state is spread over partitions.",
+            title="Measure skew",
+            section="More",
+        ),
+    ] = True

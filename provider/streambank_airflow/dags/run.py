@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from streambank.core.verb_options import UpgradeOptions
+from streambank.core.verb_options import StartOptions, StopOptions, UpgradeOptions
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.forms import daily, recovery
@@ -37,7 +37,7 @@ def run_dag(job: Job, file: DagFile) -> DAG:
     with dag:
         start = StartStreamingJobOperator(
             task_id="start",
-            fresh_start="{{ params.fresh_start }}",
+            **answers_of(StartOptions),
             wait_until_possible=True,
             **file.task_args(job),
         )
@@ -60,13 +60,7 @@ def stop_dag(job: Job, file: DagFile) -> DAG:
         params=daily.stop_form(job.stop.force_after_s),
     )
     with dag:
-        StopStreamingJobOperator(
-            task_id="stop",
-            savepoint="{{ params.savepoint }}",
-            drain="{{ params.drain }}",
-            force_after_s="{{ params.force_after_s }}",
-            **file.task_args(job),
-        )
+        StopStreamingJobOperator(task_id="stop", **answers_of(StopOptions), **file.task_args(job))
     return dag
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from streambank.core.verb_options import SlaOptions
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.forms import daily
+from streambank_airflow.dags.forms.fields import answers_of
 from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
@@ -31,10 +33,8 @@ def sla_dag(job: Job, file: DagFile) -> DAG:
     with dag:
         CheckSlaOperator(
             task_id="check",
+            **answers_of(SlaOptions),
             **file.job_args(job),
-            on_breach="{{ params.on_breach }}",
-            tell="{{ params.tell }}",
-            skew="{{ params.skew }}",
         )
         DiagnoseStreamingJobOperator(task_id="doctor", only_if="{{ params.doctor }}", **file.job_args(job))
     return dag

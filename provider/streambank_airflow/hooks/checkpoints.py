@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streambank.compaction.compact import CompactionReport
     from streambank.compaction.purge import PurgeReport
     from streambank.compaction.undo import UndoReport
+    from streambank.core.verb_options import CleanOptions, CompactOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +27,13 @@ class CheckpointVerbs:
 
     @connected
     def compact(
-        self,
-        ref: str,
-        *,
-        label: str,
-        stopped: bool,
-        keep_batches: int,
-        older_than_s: float,
-        dry_run: bool,
-        note: str,
-        by: Mapping[str, str],
+        self, ref: str, options: CompactOptions, *, label: str, note: str, by: Mapping[str, str]
     ) -> dict[str, CompactionReport]:
         """Compact the current checkpoint of each query: `streambank.compaction.job.compact_job`.
 
         Args:
             ref: `job`, which means all its queries; or `job/query`.
             label: What tells this compaction from others: a retry with the same one goes on with it.
-            stopped: Refuse to work beside a driver.
-            keep_batches: How many of the newest committed batches are kept, where no driver lives.
-            older_than_s: How old unfinished writes have to be, beside a driver.
-            dry_run: Only say what would happen.
 
         Raises:
             StreambankError: Whatever `compact_job` raises.
@@ -57,10 +45,10 @@ class CheckpointVerbs:
             job,
             query=query,
             label=label,
-            stopped=stopped,
-            keep_batches=keep_batches,
-            older_than_s=older_than_s,
-            dry_run=dry_run,
+            stopped=options.stopped,
+            keep_batches=options.keep_batches,
+            older_than_s=options.older_than_s,
+            dry_run=options.plan_only,
             why=note,
             by=by,
         )
@@ -97,22 +85,12 @@ class CheckpointVerbs:
 
     @connected
     def clean(
-        self,
-        ref: str,
-        *,
-        keep: int | None,
-        keep_for_s: float | None,
-        dry_run: bool,
-        note: str,
-        by: Mapping[str, str],
+        self, ref: str, options: CleanOptions, *, dry_run: bool, note: str, by: Mapping[str, str]
     ) -> CleanReport:
         """Remove what work on a job has left: `streambank.cleaning.clean.clean_job`.
 
         Args:
             ref: `job`, which means all its queries; or `job/query`.
-            keep: How many generations stay; None for what the job declares, or 2.
-            keep_for_s: How long each directory stays after it was left; None for what it declares, or a week.
-            dry_run: Only say what would go.
 
         Raises:
             StreambankError: Whatever `clean_job` raises.
@@ -121,6 +99,6 @@ class CheckpointVerbs:
         from streambank.declaration.maintenance import given_generations
 
         job, query = self.declared.find(ref)
-        policy = given_generations(job.generations, keep, keep_for_s)
+        policy = given_generations(job.generations, options.keep, options.keep_for_s)
         jobs = self.declared.read().jobs
         return clean_job(job, jobs=jobs, query=query, policy=policy, dry_run=dry_run, why=note, by=by)

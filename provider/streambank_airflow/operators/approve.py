@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 
-from streambank.core.options import as_bool, as_data
+from streambank.core.options import Template, as_data
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
@@ -50,45 +50,20 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
     Whom the job's `restore.ask` and `notify` name is told that it waits.
 
     Args:
-        job: The declared job's name, or `job/query`.
         choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
-        only_if: Skip unless this is true; for a form's answer.
         shown: The generations that the plan was of (its XCom `planned_generations`): nothing is asked about a
             plan where another one counts since.
-        jobs_file: The file that declares it; None for the one that the connection names.
-        kwargs: As for Airflow's `ApprovalOperator`.
     """
 
-    template_fields: Sequence[str] = (
-        *ApprovalOperator.template_fields,
-        "job",
-        "choices",
-        "only_if",
-        "shown",
-        "jobs_file",
-        "streambank_conn_id",
-    )
     ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
 
-    def __init__(
-        self,
-        *,
-        job: str,
-        choices: Sequence[Mapping[str, Any]] | str | None = None,
-        only_if: bool | str = True,
-        shown: Mapping[str, int] | str | None = None,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.job = job
-        self.choices = choices
-        self.only_if = only_if
-        self.shown = shown
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
+    job: str | Template
+    choices: Sequence[Mapping[str, Any]] | str | Template | None = None
+    only_if: bool | Template = True
+    shown: Mapping[str, int] | str | Template | None = None
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
 
     def execute(self, context: Context) -> Any:
         """Ask; see the class.
@@ -100,7 +75,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
             TaskAwaitingInput: The task waits for a person; before Airflow 3.3 it is `TaskDeferred`.
         """
         with airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException("This run needs no approval.")
             self.check_shown(context, self.shown)
         self._take_choices()
@@ -125,8 +100,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
             return super().execute_complete(context, event)
         result = HITLOperator.execute_complete(self, context, event)
         self.hitl_summary_extra["approved"] = True
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=CHOICE_KEY, value=chosen[label].to_dict())
+        self.leave(context, {CHOICE_KEY: chosen[label].to_dict()})
         who = (event.get("responded_by_user") or {}).get("name") or "Somebody"
         self.log.info("%s chose: %s", who, label)
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, is_dataclass
 from functools import cached_property, partial, wraps
@@ -13,7 +13,11 @@ from inspect import Parameter, Signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_origin
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
@@ -26,6 +30,7 @@ from streambank_airflow.failures import airflow_failures, close_log, describe
 from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+from streambank_airflow.markdown import rows_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,6 +61,8 @@ class FindsJobs:
     template_fields: Any = ()
     arguments: ClassVar[Mapping[str, Declared]] = {}
     """Those of the arguments that are read by their types."""
+    usual: ClassVar[Mapping[str, Any]] = {}
+    """Arguments of Airflow's own operator, for who leaves them out."""
     job: Any
     jobs_file: str | PathLike[str] | None
     streambank_conn_id: str
@@ -71,15 +78,17 @@ class FindsJobs:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        bases = [base for base in reversed(cls.__bases__) if issubclass(base, FindsJobs)]
+        bases = cls.__bases__[::-1]
         own = {} if "__init__" in vars(cls) else _arguments_of(cls)
         if own:
             cls.__init__ = _constructor(cls, own)  # type: ignore[method-assign]
         taken = {name: one for name, one in own.items() if one.is_template or one.option is not None}
-        inherited = {name: one for base in bases for name, one in base.arguments.items()}
+        of_bases = [base.arguments for base in bases if issubclass(base, FindsJobs)]
+        inherited = {name: one for arguments in of_bases for name, one in arguments.items()}
         cls.arguments = {**inherited, **taken}
         if "template_fields" not in vars(cls):
-            fields = dict.fromkeys(name for base in reversed(bases) for name in base.template_fields)
+            of_all = (name for base in bases[::-1] for name in getattr(base, "template_fields", ()))
+            fields = dict.fromkeys(of_all)
             cls.template_fields = (*fields, *(name for name in taken if name not in fields))
         if "execute" in vars(cls):
             cls.execute = _reading_first(vars(cls)["execute"])  # type: ignore[attr-defined]
@@ -100,7 +109,7 @@ class FindsJobs:
         return super().resume_execution(*args, **kwargs)  # type: ignore[misc]  # a mixin
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**self.usual, **kwargs})
         page = () if self.page_parts == () else (keep_page,)
         self.on_success_callback = [*self.on_success_callback, *page]
         # The last ones, so that nothing of ours comes after what they log.
@@ -151,6 +160,34 @@ class FindsJobs:
         """The hook; to be used once the templates are rendered."""
         return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
 
+    def leave(self, context: Context, left: Mapping[str, Any]) -> None:
+        """Leave XComs by their keys; of a task that fails after it, too, which returns nothing."""
+        task_instance: Any = context["ti"]
+        for key, value in left.items():
+            task_instance.xcom_push(key=key, value=value)
+
+    def leave_report(
+        self, context: Context, rows: Iterable[tuple[str, Any]], left: Mapping[str, Any] | None = None
+    ) -> None:
+        """Log a report, and leave it for people, with what else is `left`."""
+        shown = rows_table(rows)
+        self.log.info("The report:\n%s", shown)  # type: ignore[attr-defined]  # a mixin
+        self.leave(context, {REPORT_KEY: shown, **(left or {})})
+
+    def in_words(self, text: str) -> str:
+        """What the engine says, in the words of Airflow."""
+        return in_words(text, str(self.job).partition("/")[0])
+
+    def raise_for_error(self, event: Mapping[str, Any]) -> None:
+        """End the task where the wait itself failed.
+
+        Raises:
+            AirflowFailException: Something that somebody has to decide or repair.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(self.in_words(event["message"]))
+
     def check_shown(self, context: Context, shown: Any) -> None:
         """Make sure that a plan still is of the generations that count; nothing was shown for None.
 
@@ -164,8 +201,8 @@ class FindsJobs:
 
 def _arguments_of(operator: type[Any]) -> dict[str, Declared]:
     """The arguments that a class declares itself."""
-    options = [base for base in operator.__bases__ if is_dataclass(base) and not issubclass(base, FindsJobs)]
-    found = {one.name: one for base in options if base is not BaseOperator for one in options_of(base)}
+    bases = [base for base in operator.__bases__ if not issubclass(base, (FindsJobs, BaseOperator))]
+    found = {one.name: one for base in bases if is_dataclass(base) for one in options_of(base)}
     module, attributes = vars(sys.modules[operator.__module__]), vars(operator)
     for name, annotation in attributes.get("__annotations__", {}).items():
         if name[0] == "_" or name in BaseOperator.__dataclass_fields__:
@@ -235,12 +272,12 @@ class StreambankOperator(FindsJobs, BaseOperator):
         job: The declared job's name; `job/query` where a query of several is meant; `job@copy` for the job on
             a copy of its state.
         jobs_file: The `streaming_jobs.toml` that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection; the default one need not exist where `jobs_file` says everything.
+        streambank_conn_id: The default one need not exist where `jobs_file` says everything.
         note: Why; kept with the records of what is done.
-        kwargs: As for every operator; `multiple_outputs` is true where it is left out.
     """
 
-    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
+    # Each field of the result is a separate XCom, so that `take.output["savepoint"]` is what it says.
+    usual: ClassVar[Mapping[str, Any]] = {"multiple_outputs": True}
     job: str | Template
     jobs_file: str | PathLike[str] | Template | None = None
     streambank_conn_id: str | Template = DEFAULT_CONN_ID
@@ -257,23 +294,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
     """Kinds of alerts that its failure is, whatever the error."""
     operation: ClassVar[str] = ""
     """What metrics call what it does, where its `execute` is `measured`."""
-
-    def __init__(
-        self,
-        *,
-        job: str,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        note: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        # Each field of the result is a separate XCom, so that `take.output["savepoint"]` is what it says.
-        kwargs.setdefault("multiple_outputs", True)
-        super().__init__(**kwargs)
-        self.job = job
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.note = note
 
     @property
     def job_in_dag(self) -> str | None:
@@ -303,8 +323,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     def leave_generations(self, context: Context) -> None:
         """Leave the generations that a plan is of, for what is done when a person has approved it."""
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=GENERATIONS_KEY, value=self.hook.recovery.shown_generations(self.job))
+        self.leave(context, {GENERATIONS_KEY: self.hook.recovery.shown_generations(self.job)})
 
 
 Op = TypeVar("Op", bound=StreambankOperator)

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from streambank.core.errors import InputError
 from streambank.core.options import Template
-from streambank.core.units import parse_duration_s
+from streambank.core.verb_options import CleanOptions, CompactOptions
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import StreambankOperator, asked_by, flat, measured
@@ -21,20 +21,12 @@ if TYPE_CHECKING:
     from streambank.compaction.compact import CompactionReport
 
 
-class CompactCheckpointOperator(StreambankOperator):
+class CompactCheckpointOperator(StreambankOperator, CompactOptions):
     """Moves dead files of a job's current checkpoints into a quarantine beside each.
 
     While no driver lives, everything goes that no kept batch needs, and no driver can start meanwhile. Beside
     a driver only old unfinished writes go. A retry goes on where the first try broke off, and what is done is
     not done again.
-
-    Args:
-        keep_batches: How many of the newest committed batches are kept, where no driver lives.
-        older_than: How old unfinished writes have to be, beside a driver; `1h` at least.
-        require_stopped: Fail where a driver lives, rather than work beside it.
-        plan_only: Change nothing; only say what would go.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `mode` (`stopped`, `running`), `dry_run`, `already_done`, `queries`, `files`, `bytes` (what was
@@ -46,10 +38,7 @@ class CompactCheckpointOperator(StreambankOperator):
 
     alert_kinds = ("compaction-failed",)
 
-    keep_batches: int | Template = 1
-    older_than: str | Template = "1h"
-    require_stopped: bool | Template = False
-    plan_only: bool | Template = False
+    keep_batches: int | Template | None = 1  # one that a template leaves empty is refused
     only_if: bool | Template = True
 
     @measured
@@ -58,8 +47,7 @@ class CompactCheckpointOperator(StreambankOperator):
         with airflow_failures():
             if not self.only_if:
                 raise AirflowSkipException("This run does not include this step.")
-            keep_batches = self.keep_batches
-            if keep_batches is None:
+            if self.keep_batches is None:
                 raise InputError(
                     "keep_batches must be a whole number, not empty.",
                     code="bad-option",
@@ -67,11 +55,8 @@ class CompactCheckpointOperator(StreambankOperator):
                 )
             reports = self.hook.checkpoints.compact(
                 self.job,
+                CompactOptions(**self.values_of(CompactOptions)),
                 label=_label(context),
-                stopped=self.require_stopped,
-                keep_batches=keep_batches,
-                older_than_s=parse_duration_s(str(self.older_than)),
-                dry_run=self.plan_only,
                 note=self.why,
                 by=asked_by(context),
             )
@@ -133,8 +118,6 @@ class _QuarantineOperator(StreambankOperator):
     Args:
         quarantine: Where it is: the `quarantine` in the result of `CompactCheckpointOperator`. Empty or None,
             as there where nothing was moved, skips the task.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
     quarantine: str | Template | None
@@ -145,14 +128,12 @@ class _QuarantineOperator(StreambankOperator):
 
         Raises:
             AirflowSkipException: There is nothing to do.
-            InputError: `only_if` is neither yes nor no.
         """
         if not self.only_if:
             raise AirflowSkipException("This run does not include this step.")
-        found = "" if self.quarantine is None else str(self.quarantine).strip()
-        if found in ("", "None"):  # a template that is rendered as text makes this of a None
+        if self.quarantine is None:
             raise AirflowSkipException("No quarantine is named: the compaction moved nothing.")
-        return found
+        return str(self.quarantine).strip()
 
 
 class UndoCompactionOperator(_QuarantineOperator):
@@ -160,10 +141,6 @@ class UndoCompactionOperator(_QuarantineOperator):
 
     No driver may live, unless only unfinished writes were moved, and none can start meanwhile. It is refused
     once the query has committed another batch. A retry finds what the first try has done.
-
-    Args:
-        kwargs: `quarantine`, `only_if`, and `job`, `jobs_file`, `streambank_conn_id`, `note`, as for every
-            operator.
 
     Returns:
         `checkpoint`, `quarantine`, `files`, `bytes` (what is in the checkpoint again), `already_done`,
@@ -193,10 +170,6 @@ class PurgeQuarantineOperator(_QuarantineOperator):
     It is refused where the compaction broke off, until the query has committed another batch. A retry goes on
     where the first try broke off.
 
-    Args:
-        kwargs: `quarantine`, `only_if`, and `job`, `jobs_file`, `streambank_conn_id`, `note`, as for every
-            operator.
-
     Returns:
         `checkpoint`, `quarantine`, `files`, `bytes` (what was deleted), `already_done`.
     """
@@ -208,27 +181,19 @@ class PurgeQuarantineOperator(_QuarantineOperator):
         return flat(report.to_dict())
 
 
-class CleanJobOperator(StreambankOperator):
+class CleanJobOperator(StreambankOperator, CleanOptions):
     """Removes what work on a job has left and nothing needs any more, such as earlier generations.
 
     A driver may run meanwhile. One directory that cannot be removed does not keep the others from it; then
     the task fails, and a retry goes on.
 
     Args:
-        keep: How many generations of each query stay, the current one among them; none for what the job
-            declares in its `generations`, or 2.
-        keep_for: How long each directory stays after it was left, such as `7d`; none for what the job
-            declares, or `7d`.
         plan_only: Change nothing; only say what would go.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `dry_run`, `directories` (how many were found), `removed`, `bytes` (of those), `failed`.
     """
 
-    keep: int | Template | None = None
-    keep_for: str | Template | None = None
     plan_only: bool | Template = False
     only_if: bool | Template = True
 
@@ -237,11 +202,9 @@ class CleanJobOperator(StreambankOperator):
         with airflow_failures():
             if not self.only_if:
                 raise AirflowSkipException("This run does not include this step.")
-            keep_for = str(self.keep_for or "")
             report = self.hook.checkpoints.clean(
                 self.job,
-                keep=self.keep,
-                keep_for_s=parse_duration_s(keep_for) if keep_for not in ("", "None") else None,
+                CleanOptions(**self.values_of(CleanOptions)),
                 dry_run=self.plan_only,
                 note=self.why,
                 by=asked_by(context),

@@ -61,8 +61,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         self._log(findings)
         result = result_of(self.job, findings)
         # A task that fails returns nothing, and what it found is wanted most then.
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=RESULT_KEY, value=result)
+        self.leave(context, {RESULT_KEY: result})
         if (self.fail_on != "never" and result["errors"]) or (
             self.fail_on == "warning" and result["warnings"]
         ):

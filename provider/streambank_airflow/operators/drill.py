@@ -12,9 +12,7 @@ from streambank.core.verb_options import DrillOptions
 from streambank_airflow.choices import check_form_repository
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
-from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
-    REPORT_KEY,
     RESULT_KEY,
     EndsWhenKilled,
     asked_by,
@@ -92,11 +90,7 @@ class RunDrillOperator(EndsWhenKilled, DrillOptions):
         from streambank.drills.each import RoundReport
 
         result = result_of_round(report) if isinstance(report, RoundReport) else result_of(report)
-        shown = rows_table([("drill", report.verdict), *report.rows()])
-        self.log.info("The report:\n%s", shown)
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=REPORT_KEY, value=shown)
-        task_instance.xcom_push(key=RESULT_KEY, value=result)
+        self.leave_report(context, [("drill", report.verdict), *report.rows()], {RESULT_KEY: result})
         return result
 
     def _failure(self, report: DrillReport | RoundReport) -> RefusedError:

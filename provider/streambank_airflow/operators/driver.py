@@ -31,7 +31,7 @@ from streambank.core.shape import JsonObject, decode
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.driver.failure import shown
 from streambank_airflow.failures import describe, engine_error, said
-from streambank_airflow.hints import hint_for, in_words
+from streambank_airflow.hints import hint_for
 from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
 if TYPE_CHECKING:
@@ -153,7 +153,6 @@ class DriverOperator(StreambankOperator):
             known = replace(known, alerted=to_json_time(utc_now()))
         trigger = PauseTrigger(until=until, remember=known.to_dict())
         self.defer(trigger=trigger, method_name="start_again")
-        raise AssertionError("a task that defers does not return")
 
     def died_for_room(self) -> bool:
         """Whether a full disk has ended the newest driver."""
@@ -170,8 +169,7 @@ class DriverOperator(StreambankOperator):
         """Let the task's link lead to the driver's page, where it has one."""
         if result.tracking is not None:
             self.driver_page = result.tracking
-            task_instance: Any = context["ti"]
-            task_instance.xcom_push(key=DRIVER_LOG_KEY, value=result.tracking)
+            self.leave(context, {DRIVER_LOG_KEY: result.tracking})
 
     def show_driver_failure(self) -> str:
         """Copy into this task's log what ended the driver, or keeps it: the cause, then its exception.
@@ -183,17 +181,14 @@ class DriverOperator(StreambankOperator):
         """
         found = self.hook.jobs.driver_log(self.job)
         if found.failure is not None and found.failure.lines:
-            self.log.error("The driver failed: %s", self._in_words(found.failure.sentence))
+            self.log.error("The driver failed: %s", self.in_words(found.failure.sentence))
         for line in (found.failure.lines if found.failure else ()) or found.lines:
             self.log.info("driver | %s", shown(line))
         if found.where is not None:
             self.log.info("The driver's whole log: %s", found.where)
         if found.failure is None or not found.failure.known:
             return ""
-        return f": {self._in_words(found.failure.sentence).rstrip('.')}"
-
-    def _in_words(self, text: str) -> str:
-        return in_words(text, self.job.partition("/")[0])
+        return f": {self.in_words(found.failure.sentence).rstrip('.')}"
 
     def raise_gone(self, what: str, event: dict[str, Any], cause: str = "") -> NoReturn:
         """End the task because the driver is gone.
@@ -209,8 +204,8 @@ class DriverOperator(StreambankOperator):
         found = self.hook.jobs.driver_log(self.job).failure
         if found is not None and found.hint:
             hint = hint_for("driver-refused", found.hint, self.job.partition("/")[0])
-            raise kind(f"{what}: {self._in_words(found.sentence)} Hint: {hint}")
-        why = self._in_words(event["why"])
+            raise kind(f"{what}: {self.in_words(found.sentence)} Hint: {hint}")
+        why = self.in_words(event["why"])
         raise kind(f"{what}: {why}{cause}. Hint: the end of the driver's log is above.")
 
     def raise_hopeless(self, context: Context) -> None:
@@ -232,17 +227,7 @@ class DriverOperator(StreambankOperator):
             self.log.warning("It is not known whether a retry can help: %s", describe(error))
             return
         if why is not None:
-            raise AirflowFailException(self._in_words(why))
-
-    def raise_for_error(self, event: dict[str, Any]) -> None:
-        """End the task where the wait itself failed.
-
-        Raises:
-            AirflowFailException: Something that somebody has to decide or repair.
-        """
-        if event["status"] == "error":
-            kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(self._in_words(event["message"]))
+            raise AirflowFailException(self.in_words(why))
 
 
 def asked_at(context: Context) -> datetime | None:

@@ -15,7 +15,6 @@ from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
-    REPORT_KEY,
     StreambankOperator,
     asked_by,
     measured,
@@ -86,12 +85,9 @@ class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
                 approved=_approved(self.approved),
                 say=lambda step: self.log.info("Fail-over of job %s: %s.", self.job, step),
             )
-        shown = rows_table(report.rows())
-        self.log.info("The report:\n%s", shown)
+        self.leave_report(context, report.rows())
         for warning in report.warnings:
             self.log.warning("%s", in_words(warning))
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=REPORT_KEY, value=shown)
         whole = in_data(report.to_dict())
         return {name: value for name, value in whole.items() if name not in ("by", "why")}
 
@@ -102,9 +98,7 @@ class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
             raise refusal
         shown = rows_table(plan.rows())
         self.log.info("The plan:\n%s", shown)
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=PLAN_KEY, value=shown)
-        task_instance.xcom_push(key=SUBJECT_KEY, value=subject_of(plan))
+        self.leave(context, {PLAN_KEY: shown, SUBJECT_KEY: subject_of(plan)})
         whole = in_data(plan.to_dict())
         kept = {name: value for name, value in whole.items() if name not in ("restores", "refusals")}
         return {**kept, "approval": Approved.of(plan).to_dict()}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
+from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
 from streambank.core.options import Template
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ class JobWatchedOperator(StreambankOperator):
         Raises:
             AirflowFailException: Nothing watches the job, or somebody has stopped it.
         """
-        if event["status"] == "error":
-            kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(in_words(event["message"], self.job.partition("/")[0]))
+        self.raise_for_error(event)
         if event["status"] == "late":
             self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
         if event["status"] == "ended":

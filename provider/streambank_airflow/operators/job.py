@@ -19,6 +19,7 @@ from streambank.core.names import QueryRef
 from streambank.core.options import Template
 from streambank.core.shape import decode
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
+from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
@@ -57,7 +58,7 @@ IfStopped = Literal["skip", "fail"]
 _IMPATIENT = "With wait_until_possible=True this task would wait for that, for as long as it takes."
 
 
-class StartStreamingJobOperator(DriverOperator):
+class StartStreamingJobOperator(DriverOperator, StartOptions):
     """Makes sure that a job runs: starts a driver, detached from this task, unless one is there.
 
     Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done
@@ -70,19 +71,15 @@ class StartStreamingJobOperator(DriverOperator):
 
     A full or read-only disk, or a storage or cluster that is not reached, is waited for as
     `KeepStreamingJobRunningOperator` does it, where `wait_until_possible` says so; a stop ends that. Else the
-    task fails, and Airflow tries it again as its `retries` say.
+    task fails, and Airflow tries it again as its `retries` say. A `fresh_start` takes a person: in a run that
+    a schedule has made it is refused.
 
     Args:
-        only_if: Skip unless this is true; for a form's answer.
-        fresh_start: Accept that the job's records are lost (`repository-lost`), and begin again. It takes a
-            person: in a run that a schedule has made it is refused.
         if_stopped: What becomes of the task where somebody has stopped the job after this run was asked for:
             `skip`, or `fail` where the run itself has stopped the job, and would end well with it stopped.
         wait_until_possible: Wait in the triggerer, without an end, for what a start lacks; None for where it
             is deferrable.
-        deferrable: Wait for the first batch in the triggerer.
-        poll_interval_s: Seconds between two looks while waiting there.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+        deferrable: Wait for the first batch in the triggerer, with `poll_interval_s` between two looks.
 
     Returns:
         `job`, `state` (`started`, `already-running`, `finished`), `epoch`, `launch_id`, `host`, `pid`,
@@ -92,7 +89,6 @@ class StartStreamingJobOperator(DriverOperator):
     alert_kinds = ("giving-up",)
 
     only_if: bool | Template = True
-    fresh_start: bool | Template = False
     if_stopped: IfStopped = "skip"
     wait_until_possible: bool | None = None
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
@@ -135,7 +131,6 @@ class StartStreamingJobOperator(DriverOperator):
             ),
             method_name="execute_complete",
         )
-        raise AssertionError("a task that defers does not return")
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is ready, or gone; see the class."""
@@ -164,15 +159,14 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _is_fresh(self, context: Context) -> bool:
         """Whether a person lets the job begin again although its records are lost."""
-        fresh = self.fresh_start
-        if fresh and by_schedule(context):
+        if self.fresh_start and by_schedule(context):
             raise RefusedError(
                 f"A scheduled run asks for a fresh start of job {self.job}: only a person may accept that "
                 "its records are lost.",
                 code="fresh-start-by-schedule",
                 hint="Trigger the DAG by hand, and accept the lost records in its form.",
             )
-        return fresh
+        return self.fresh_start
 
     def _start(
         self, context: Context, known: Waits, *, obey: bool, wait: bool, fresh: bool = False
@@ -235,39 +229,29 @@ class StartStreamingJobOperator(DriverOperator):
         raise AirflowSkipException(f"{why} So it is not started.")
 
 
-class StopStreamingJobOperator(DriverOperator):
+class StopStreamingJobOperator(DriverOperator, StopOptions):
     """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
 
     Where it defers, it asks the driver to stop and waits for its end in the triggerer, with no lock held; the
     rest is done under the job's operation lock when it goes on. A task that is ended while it waits has asked
     already, so the job stops; another try goes on with what the first one has asked for. Who starts the job
-    in between has the last word: the task fails then.
+    in between has the last word: the task fails then. Its savepoints are events of the job's asset.
 
     Args:
-        savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its
-            asset.
-        drain: First work off what the sources hold now.
-        force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
         if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being
             started).
-        only_if: Skip unless this is true; for a form's answer.
         skip_if_stopped: Skip where the job is meant to be stopped already, or was never started.
         shown: The generations that a plan was of (its XCom `planned_generations`): where another one counts
             since, the job is not stopped (`approval-outdated`).
         only_before: A task of the same run for which the job is stopped: fail where that one will not run, as
             after a person has cleared a part of the run.
-        deferrable: Wait for the driver's end in the triggerer.
-        poll_interval_s: Seconds between two looks while waiting there.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+        deferrable: Wait for the driver's end in the triggerer, with `poll_interval_s` between two looks.
 
     Returns:
         `job`, `state` (`stopped`, `already-stopped`), `how`, `drained`, `epoch`, `batch`, `savepoint`,
         `seconds`; and under the XCom key `savepoints` that of each query (`main` where there is only one).
     """
 
-    savepoint: bool | Template = False
-    drain: bool | Template = False
-    force_after_s: float | Template | None = None
     if_running: IfRunning | Template = "stop"
     only_if: bool | Template = True
     skip_if_stopped: bool | Template = False
@@ -287,11 +271,10 @@ class StopStreamingJobOperator(DriverOperator):
             self.check_deferrable()
             if self.if_running == "refuse":
                 self.hook.jobs.require_stopped(self.job)
-            savepoint = self.savepoint
             asked = self.hook.jobs.ask_to_stop(self.job, asker=asker(context), **self._how(context))
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
-        return self._finish(context, savepoint, asked)
+        return self._finish(context, asked)
 
     def aftermath(self) -> str:
         """What a failure has left behind, for its alert: a job that stands still for a restore."""
@@ -300,8 +283,7 @@ class StopStreamingJobOperator(DriverOperator):
     def _skip_unless_asked(self, context: Context) -> None:
         if not self.only_if:
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
-        left_alone = self.skip_if_stopped
-        if left_alone and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
+        if self.skip_if_stopped and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
         self.check_shown(context, self.shown)
@@ -348,19 +330,20 @@ class StopStreamingJobOperator(DriverOperator):
             ),
             method_name="execute_complete",
         )
-        raise AssertionError("a task that defers does not return")
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is gone, or took too long; see the class."""
         self.raise_for_error(event)
-        return self._finish(context, self.savepoint, StopAsked(**event["remember"]))
+        return self._finish(context, StopAsked(**event["remember"]))
 
-    def _finish(self, context: Context, savepoint: bool, asked: StopAsked) -> dict[str, Any]:
+    def _finish(self, context: Context, asked: StopAsked) -> dict[str, Any]:
         """Stop it, or see that it has stopped; and tell of the savepoints."""
         from streambank.job.stop import HOW
 
         with airflow_failures():
-            result = self.hook.jobs.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
+            result = self.hook.jobs.stop(
+                self.job, savepoint=self.savepoint, asked=asked, **self._how(context)
+            )
             for query, taken in result.savepoints.items():
                 name = str(QueryRef.of(self.job, query))
                 event: dict[str, JsonValue] = {
@@ -384,14 +367,13 @@ class StopStreamingJobOperator(DriverOperator):
         for warning in result.warnings:
             self.log.warning("%s", in_words(warning))
         if result.savepoints:
-            task_instance: Any = context["ti"]
-            task_instance.xcom_push(key=SAVEPOINTS_KEY, value=dict(result.savepoints))
+            self.leave(context, {SAVEPOINTS_KEY: dict(result.savepoints)})
         return flat(result.to_dict()) | (
             {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
         )
 
 
-class RestartStreamingJobOperator(StartStreamingJobOperator):
+class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
     """Stops a job at a batch boundary and starts it again, in one operation.
 
     The job is meant to run all the while, so a task that ends in the middle leaves nothing stopped that runs
@@ -399,17 +381,10 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
     ran when the task asked first is the one to be replaced; another try of the task never stops the one that
     has replaced it, and a task that a person clears restarts the job again.
 
-    Args:
-        force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
-        kwargs: `only_if`, `deferrable`, `poll_interval_s` as for a start; `job`, `jobs_file`,
-            `streambank_conn_id`, `note`, and as for every operator.
-
     Returns:
         As a start, with `state` (`restarted`; `started` where no driver lived; `finished`), `stopped_epoch`
         and `how` the old driver ended (`boundary`, `forced`, `killed`, `dead`, `none`).
     """
-
-    force_after_s: float | Template | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Restart it; see the class."""
@@ -454,7 +429,6 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
             ),
             method_name="start_again",
         )
-        raise AssertionError("a task that defers does not return")
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the old driver is gone, or took too long; see the class."""

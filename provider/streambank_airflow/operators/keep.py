@@ -324,7 +324,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             ),
             method_name="execute_complete",
         )
-        raise AssertionError("a task that defers does not return")
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more, or does not get on; see the class."""
@@ -454,7 +453,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             time.sleep(pause_s)
             return self.start_again(context, {"status": "over", "remember": remember})
         self.defer(trigger=PauseTrigger(until=until, remember=remember), method_name="start_again")
-        raise AssertionError("a task that defers does not return")
 
     def _give_up_unstartable(self, context: Context, error: RefusedError, course: Course) -> None:
         """Give up where the checkpoint is damaged or cannot be loaded: the next driver would end so, too.

@@ -12,14 +12,14 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseNotifier, BaseOperator
 
 from streambank.control.watch import LATE_S
-from streambank.core.choices import SEVERITIES
+from streambank.core.choices import Severity
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.options import as_bool
+from streambank.core.options import Template
 from streambank.core.units import to_json_time, utc_now
-from streambank_airflow.choices import ON_BREACH
+from streambank.core.verb_options import SlaOptions
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, alert_of_failure, known_or_template
+from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, alert_of_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,25 +50,19 @@ class Checked:
     ages: Ages | None = None
 
 
-class CheckSlaOperator(FindsJobs, BaseOperator):
+class CheckSlaOperator(FindsJobs, BaseOperator, SlaOptions):
     """Judges what jobs promise, tells what is news, sends metrics, and says what it found.
 
     One job that cannot be judged, or one notifier that fails, hides nothing of the others: the task goes
-    through all of them, leaves its result, and fails at the end.
+    through all of them, leaves its result, and fails at the end; for a breach it is not tried again.
 
     Args:
         job: The declared job, or `job/query`; the name of a query that `checkpoint` leads to.
         jobs: Several of them instead, or `all` that the jobs file declares.
         checkpoint: The directory of a query that no jobs file declares.
-        jobs_file: The file that declares them; None for the one that the connection names.
-        on_breach: `fail`: the task fails, and is not tried again; `warn`: a warning in its log; `report`:
-            only the result says so.
         notifiers: Who is told: notifiers of Airflow, instead of those that each job declares; an empty list
             for nobody.
-        least: From which level on these are told: `warn` or `breach`.
-        tell: Whether anybody is told.
-        skew: Look at the files of the state, too: how unevenly it lies over its partitions.
-        kwargs: As for every operator.
+        least: From which level on these are told.
 
     Returns:
         `job` (of one), `jobs` (their number), `level` (the worst; muted objectives do not count), `breaches`,
@@ -77,47 +71,19 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             all of one job; of several those that are broken or warn.
     """
 
-    template_fields: Sequence[str] = (
-        "job",
-        "jobs",
-        "checkpoint",
-        "jobs_file",
-        "streambank_conn_id",
-        "on_breach",
-        "least",
-        "tell",
-        "skew",
-    )
     ui_color = "#d6e8ee"
     at_failure = (alert_of_failure,)
 
-    def __init__(
-        self,
-        *,
-        job: str | None = None,
-        jobs: Sequence[str] | str | None = None,
-        checkpoint: str | None = None,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        on_breach: str = "fail",
-        notifiers: Sequence[BaseNotifier] | None = None,
-        least: str = "warn",
-        tell: bool | str = True,
-        skew: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.job = job
-        self.jobs = jobs
-        self.checkpoint = checkpoint
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.on_breach = known_or_template(on_breach, "on_breach", ON_BREACH)
-        self.notifiers = None if notifiers is None else list(notifiers)
-        self.least = known_or_template(least, "least", SEVERITIES)
-        self.tell = tell
-        self.skew = skew
-        if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
+    job: str | Template | None = None
+    jobs: Sequence[str] | str | Template | None = None
+    checkpoint: str | Template | None = None
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    notifiers: Sequence[BaseNotifier] | None = None
+    least: Severity | Template = "warn"
+
+    def after_init(self) -> None:
+        if (self.job is None) == (self.jobs is None) or (self.checkpoint is not None and self.job is None):
             raise InputError(
                 "Give either job (with or without checkpoint) or jobs.",
                 code="bad-option",
@@ -132,24 +98,21 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             AirflowException: Somebody could not be told, or a job could not be judged, and a retry may help.
         """
         with airflow_failures():
-            on_breach = check_choice(self.on_breach, "on_breach", ON_BREACH)
-            tell, skew = as_bool(self.tell, "tell"), as_bool(self.skew, "skew")
-            least = check_choice(self.least, "least", SEVERITIES)
             subjects = self._subjects()
         self._note_watchers(context, subjects)
         gauges = self._gauges()
-        checked = self._judge(subjects, skew, ages=gauges is not None)
+        checked = self._judge(subjects, self.skew, ages=gauges is not None)
         self._log(checked)
-        # What was found is left before anybody is told, and before the task fails.
-        self._leave(context, result_of(checked, (), alone=self.jobs is None))
+        # What was found is left before anybody is told, and before the task fails, which returns nothing.
+        self.leave(context, {RESULT_KEY: result_of(checked, (), alone=self.jobs is None)})
         if gauges is not None:
             self._send_metrics(gauges, checked)
-        if tell and self.notifiers is None:
+        if self.tell and self.notifiers is None:
             self._alert_of_unwatched(context, checked)
-        told = self._tell(checked, context, least) if tell else []
+        told = self._tell(checked, context) if self.tell else []
         result = result_of(checked, told, alone=self.jobs is None)
-        self._leave(context, result)
-        self._fail_where_due(result, checked, told, on_breach)
+        self.leave(context, {RESULT_KEY: result})
+        self._fail_where_due(result, checked, told)
         return result
 
     def _subjects(self) -> dict[str, SlaSubject | StreambankError]:
@@ -246,11 +209,11 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         except Exception:
             self.log.exception("The metrics could not be sent.")
 
-    def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:
+    def _tell(self, checked: Sequence[Checked], context: Context) -> list[Telling]:
         from streambank_airflow.notify.notify import tell_all
 
         found = [
-            (one.subject, one.found, self._tellers(one.subject, least))
+            (one.subject, one.found, self._tellers(one.subject))
             for one in checked
             if one.subject is not None and one.found is not None
         ]
@@ -260,23 +223,18 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
                 self.log.error("%s", each.why)
         return told
 
-    def _tellers(self, subject: SlaSubject, least: str) -> Sequence[Teller]:
+    def _tellers(self, subject: SlaSubject) -> Sequence[Teller]:
         from streambank_airflow.notify.notify import declared_tellers, given_tellers, level_of
 
         if self.notifiers is not None:
-            return given_tellers(self.notifiers, level_of(least))
+            return given_tellers(self.notifiers, level_of(self.least))
         return () if subject.job is None else declared_tellers(subject.job)
 
-    def _leave(self, context: Context, result: dict[str, Any]) -> None:
-        """A task that fails returns nothing, and what it found is wanted most then."""
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=RESULT_KEY, value=result)
-
     def _fail_where_due(
-        self, result: dict[str, Any], checked: Sequence[Checked], told: Sequence[Telling], on_breach: str
+        self, result: dict[str, Any], checked: Sequence[Checked], told: Sequence[Telling]
     ) -> None:
         broken, lines = result["breaches"] > 0, []
-        if broken and on_breach != "report":
+        if broken and self.on_breach != "report":
             more = f" (and {result['breaches'] - 1} more, in the log above)" if result["breaches"] > 1 else ""
             lines.append(f"{result['worst']}{more}")
         errors = {one.ref: one.error for one in checked if one.error is not None}
@@ -291,7 +249,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             )
             kind = AirflowFailException if not failed and hopeless else AirflowException
             raise kind(" ".join(lines))
-        if broken and on_breach == "fail":
+        if broken and self.on_breach == "fail":
             raise AirflowFailException(" ".join(lines))
         if lines:
             self.log.warning("%s", " ".join(lines))

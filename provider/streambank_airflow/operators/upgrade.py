@@ -9,9 +9,7 @@ from streambank.core.verb_options import UpgradeOptions
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code, in_data
-from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import (
-    REPORT_KEY,
     RESULT_KEY,
     EndsWhenKilled,
     asked_by,
@@ -73,18 +71,11 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
                 report = self.hook.recovery.upgrade(
                     request, say=lambda step: self.log.info("Upgrade of job %s: %s.", self.job, step)
                 )
-            result = self._leave(context, report)
+            result = result_of(report)
+            # A task that fails returns nothing, and what it found is wanted most then.
+            self.leave_report(context, [("upgrade", report.state), *report.rows()], {RESULT_KEY: result})
             if not report.succeeded:
                 raise self._failure(report)
-        return result
-
-    def _leave(self, context: Context, report: Upgrade) -> dict[str, Any]:
-        """A task that fails returns nothing, and what it found is wanted most then."""
-        result, shown = result_of(report), rows_table([("upgrade", report.state), *report.rows()])
-        self.log.info("The report:\n%s", shown)
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=REPORT_KEY, value=shown)
-        task_instance.xcom_push(key=RESULT_KEY, value=result)
         return result
 
     def _failure(self, report: Upgrade) -> RefusedError:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
+from airflow.providers.common.compat.sdk import AirflowFailException, conf
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from streambank.core.errors import InputError
-from streambank.core.options import as_integer
+from streambank.core.options import Template
 from streambank_airflow.airflow_versions import KEEPS_IN_TASKS, task_store
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs
 from streambank_airflow.watch.job import LOST, STATES
@@ -36,15 +35,16 @@ _AFTER_BATCH = "streambank.after_batch"
 class JobSensor(FindsJobs, BaseSensorOperator):
     """A sensor on one streaming job; it waits by a trigger's judgement, in the triggerer or in a worker.
 
+    Seconds between two looks are Airflow's `poke_interval`, 5 by default.
+
     Args:
         job: The declared job's name; `job/query` where the batches of one query of several count.
         jobs_file: The file that declares it; None for the one that the connection names.
         failed_states: States of the job in which the sensor fails at once, unless an operation works on the
             job.
-        kwargs: As for every sensor; `poke_interval` seconds lie between two looks, 5 by default.
     """
 
-    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id")
+    usual: ClassVar[Mapping[str, Any]] = {"poke_interval": 5.0}
     ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
     says: ClassVar[tuple[str, ...]] = (
@@ -59,23 +59,15 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     )
     """What of an event goes into the XCom."""
 
-    def __init__(
-        self,
-        *,
-        job: str,
-        jobs_file: str | PathLike[str] | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        failed_states: Sequence[str] = (),
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**{"poke_interval": 5.0, **kwargs})
-        self.job = job
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.failed_states = check_states(failed_states)
-        self.deferrable = deferrable
-        self._watcher: Watcher | None = None
+    job: str | Template
+    jobs_file: str | PathLike[str] | Template | None = None
+    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    failed_states: Sequence[str] = ()
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    _watcher = cast("Watcher | None", None)  # annotated, it would be a field to mypy
+
+    def after_init(self) -> None:
+        self.failed_states = check_states(self.failed_states)
 
     def check_undeclared(self, checkpoint: str | None) -> None:
         """Refuse what only a declared job has, for a sensor that may look at a checkpoint instead.
@@ -99,7 +91,11 @@ class JobSensor(FindsJobs, BaseSensorOperator):
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:
-        return {**super().trigger_arguments, "poll_interval_s": self.poke_interval}
+        return {
+            **super().trigger_arguments,
+            "poll_interval_s": self.poke_interval,
+            "failed_states": self.failed_states,
+        }
 
     def execute(self, context: Context) -> Any:
         """Wait; the result says how the job was at the end."""
@@ -107,19 +103,15 @@ class JobSensor(FindsJobs, BaseSensorOperator):
             self.check_deferrable()
             self.prepare(context)
             if self.deferrable:
-                self._defer()
+                self.defer(
+                    trigger=self.make_trigger(),
+                    method_name="execute_complete",
+                    timeout=timedelta(seconds=self.timeout),
+                )
             return super().execute(context)
 
     def prepare(self, context: Context) -> None:
         """What has to be settled before the first look."""
-
-    def _defer(self) -> NoReturn:
-        self.defer(
-            trigger=self.make_trigger(),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-        raise AssertionError("a task that defers does not return")
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
@@ -149,9 +141,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
             AirflowFailException: The job is in one of `failed_states`, or something has to be decided or
                 repaired.
         """
-        if event["status"] == "error":
-            kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(in_words(event["message"], self.job.partition("/")[0]))
+        self.raise_for_error(event)
         if event["status"] == "failed":
             raise AirflowFailException(
                 f"Job {self.job} is {event['state']}, so this wait cannot succeed: {event['why']}. "
@@ -165,33 +155,31 @@ class StreamingJobStatusSensor(JobSensor):
 
     Args:
         states: What is waited for: names that `streambank job status` uses.
-        kwargs: As for every `JobSensor`.
 
     Returns:
         `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`.
     """
 
-    def __init__(self, *, states: Sequence[str] = ("running",), **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.states = check_states(states)
+    states: Sequence[str] = ("running",)
+
+    def after_init(self) -> None:
+        self.states = check_states(self.states)
 
     def make_trigger(self) -> JobTrigger:
         from streambank_airflow.triggers.job import JobStatusTrigger
 
-        return JobStatusTrigger(
-            states=self.states, failed_states=self.failed_states, **self.trigger_arguments
-        )
+        return JobStatusTrigger(states=self.states, **self.trigger_arguments)
 
 
 class BatchCommittedSensor(JobSensor):
-    """Waits until a job has committed a batch.
+    """Waits until a job has committed a batch; of a job with several queries the slowest counts.
+
+    With `mode="reschedule"` each look is another process: the newest batch when the sensor began is kept in
+    Airflow's store of the task, which came with 3.3. Before that it needs `after_batch`.
 
     Args:
         after_batch: Any batch above this one; None for any above the newest when the sensor began.
         accept_idle: Also be content with a driver whose first trigger found no data.
-        kwargs: As for every `JobSensor`; of a job with several queries the slowest counts. With
-            `mode="reschedule"` each look is another process: the newest batch when the sensor began is kept
-            in Airflow's store of the task, which came with 3.3. Before that it needs `after_batch`.
 
     Returns:
         `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `idle`.
@@ -200,24 +188,18 @@ class BatchCommittedSensor(JobSensor):
         InputError: It could never succeed in this Airflow (code `bad-option`).
     """
 
-    template_fields: Sequence[str] = (*JobSensor.template_fields, "after_batch")
+    after_batch: int | Template | None = None
+    accept_idle: bool = False
 
-    def __init__(
-        self, *, after_batch: int | str | None = None, accept_idle: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.after_batch = after_batch
-        self.accept_idle = accept_idle
-        if after_batch is None and self.reschedule and not self.deferrable and not KEEPS_IN_TASKS:
+    def after_init(self) -> None:
+        if self.after_batch is None and self.reschedule and not self.deferrable and not KEEPS_IN_TASKS:
             raise _nowhere_to_keep()
 
     def prepare(self, context: Context) -> None:
         """Settle which batch is the last that does not count."""
-        number = as_integer(self.after_batch, "after_batch")
-        if number is None:
+        if self.after_batch is None:
             keeps = self.reschedule and not self.deferrable
-            number = self._newest_kept(context) if keeps else self._newest()
-        self.after_batch = number
+            self.after_batch = self._newest_kept(context) if keeps else self._newest()
 
     def _newest(self) -> int:
         newest = self.hook.watchers.job(self.job).look().batch
@@ -237,11 +219,9 @@ class BatchCommittedSensor(JobSensor):
     def make_trigger(self) -> JobTrigger:
         from streambank_airflow.triggers.job import BatchCommittedTrigger
 
-        number = as_integer(self.after_batch, "after_batch")
         return BatchCommittedTrigger(
-            after_batch=-1 if number is None else number,
+            after_batch=-1 if self.after_batch is None else self.after_batch,
             accept_idle=self.accept_idle,
-            failed_states=self.failed_states,
             **self.trigger_arguments,
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from streambank.core.options import Template
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.sensors.job import JobSensor
 
@@ -20,38 +21,30 @@ class SlaSensor(JobSensor):
     """Waits until the SLA of a job is kept, or until it is broken.
 
     Muted objectives do not count. It is kept where none is broken and the history is known; where objectives
-    are named, all of them have to be known.
+    are named, all of them have to be known. `poke_interval` is 60 seconds by default.
 
     Args:
         until: `kept` or `broken`.
         least: From which level on an objective is broken: `warn` or `breach`.
         objectives: Those that count, such as `["watermark_lag"]`; empty for all.
         checkpoint: The directory of a query that no jobs file declares; `job` is just its name then.
-        kwargs: As for every `JobSensor`; `poke_interval` is 60 seconds by default.
 
     Returns:
         `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `sla` (`kept`, `broken`), `level`,
             `broken` (names of the broken objectives, with commas), `sla_why` (why the first of them is).
     """
 
-    template_fields: Sequence[str] = (*JobSensor.template_fields, "until", "least", "checkpoint")
     says: ClassVar[tuple[str, ...]] = (*JobSensor.says, "sla", "level", "broken", "sla_why")
+    usual: ClassVar[Mapping[str, Any]] = {"poke_interval": 60.0}
 
-    def __init__(
-        self,
-        *,
-        until: str = "kept",
-        least: str = "breach",
-        objectives: Sequence[str] = (),
-        checkpoint: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**{"poke_interval": 60.0, **kwargs})
-        self.until = until
-        self.least = least
-        self.objectives = check_objectives(objectives)
-        self.checkpoint = checkpoint
-        self.check_undeclared(checkpoint)
+    until: str | Template = "kept"
+    least: str | Template = "breach"
+    objectives: Sequence[str] = ()
+    checkpoint: str | Template | None = None
+
+    def after_init(self) -> None:
+        check_objectives(self.objectives)
+        self.check_undeclared(self.checkpoint)
 
     def make_trigger(self) -> JobTrigger:
         from streambank_airflow.triggers.sla import SlaTrigger
@@ -61,7 +54,6 @@ class SlaSensor(JobSensor):
             least=self.least,
             objectives=self.objectives,
             checkpoint=self.checkpoint,
-            failed_states=self.failed_states,
             **self.trigger_arguments,
         )
 

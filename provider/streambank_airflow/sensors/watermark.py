@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from streambank.core.options import Template
 from streambank_airflow.sensors.job import JobSensor
 from streambank_airflow.watch.event_time import as_moment
 
@@ -20,25 +20,23 @@ if TYPE_CHECKING:
 class WatermarkSensor(JobSensor):
     """Waits until the watermark of a query has passed a moment: all output before it is committed.
 
-    It fails at once where the query has no watermark.
+    It fails at once where the query has no watermark. Of a job with several queries all have to pass.
 
     Args:
         moment: A time with its zone, such as `{{ data_interval_end }}`.
         checkpoint: The directory of a query that no jobs file declares; `job` is just its name then.
-        kwargs: As for every `JobSensor`; of a job with several queries all have to pass.
 
     Returns:
         `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `moment`, `watermark`.
     """
 
-    template_fields: Sequence[str] = (*JobSensor.template_fields, "moment", "checkpoint")
     says: ClassVar[tuple[str, ...]] = (*JobSensor.says, "moment", "watermark")
 
-    def __init__(self, *, moment: str | datetime, checkpoint: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.moment = moment
-        self.checkpoint = checkpoint
-        self.check_undeclared(checkpoint)
+    moment: str | datetime | Template
+    checkpoint: str | Template | None = None
+
+    def after_init(self) -> None:
+        self.check_undeclared(self.checkpoint)
 
     def make_trigger(self) -> JobTrigger:
         from streambank_airflow.triggers.watermark import WatermarkTrigger
@@ -46,7 +44,6 @@ class WatermarkSensor(JobSensor):
         return WatermarkTrigger(
             moment=as_moment(self.moment, "moment").isoformat(),
             checkpoint=self.checkpoint,
-            failed_states=self.failed_states,
             **self.trigger_arguments,
         )
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol, dataclass_transform
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from streambank.core.errors import InputError, StorageError, StreambankError
+from streambank.core.errors import InputError, StreambankError
+from streambank.core.units import from_json_time, utc_now
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 """What a wait ends with: flat, JSON, `status` says how (`done`, `failed`, `error`, ...)."""
-
-ARGUMENTS = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s")
-"""What every trigger on a job takes; attributes of the same names hold it."""
 
 _PLAIN = (str, int, float, bool, type(None))
 PATIENCE = 5
@@ -72,39 +71,33 @@ class Watcher(Protocol):
         """How it is now."""
 
 
-class LookingTrigger(BaseTrigger):
-    """What looks at one job again and again.
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class StoredTrigger(BaseTrigger):
+    """A trigger whose arguments are its annotated fields, as those of a dataclass; Airflow stores them."""
 
-    Args:
-        job: The job, or `job/query`.
-        jobs_file: The file that declares it; None for the one that the connection names.
-        poll_interval_s: Seconds between two looks.
-    """
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
 
-    own_arguments: ClassVar[tuple[str, ...]] = ()
-    """Names of what a subclass takes beyond the arguments above; attributes of the same names hold it."""
-
-    def __init__(
-        self,
-        *,
-        job: str,
-        jobs_file: str | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        poll_interval_s: float = 5.0,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
-        self.job = job
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-        self.poll_interval_s = poll_interval_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, as Airflow stores them."""
-        names = (*ARGUMENTS, *self.own_arguments)
         kind = type(self)
+        names = [each.name for each in fields(self) if each.init]  # type: ignore[arg-type]  # see above
         return f"{kind.__module__}.{kind.__qualname__}", {
             name: as_plain(getattr(self, name)) for name in names
         }
+
+
+class LookingTrigger(StoredTrigger):
+    """What looks at one job again and again, every `poll_interval_s` seconds."""
+
+    job: str
+    jobs_file: str | None = None
+    streambank_conn_id: str = DEFAULT_CONN_ID
+    poll_interval_s: float = 5.0
 
     def warn_of_failure(self, error: StreambankError, failures: int) -> None:
         """Say that a look failed which will be made again."""
@@ -112,29 +105,26 @@ class LookingTrigger(BaseTrigger):
 
 
 class JobTrigger(LookingTrigger):
-    """One wait on one job.
+    """One wait on one job; its event gives back what the task is to `remember`."""
 
-    Args:
-        remember: What the task will want to know when it goes on; its event gives it back.
-        kwargs: As for every `LookingTrigger`.
-    """
-
-    def __init__(self, *, remember: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.remember = dict(remember or {})
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and its arguments, as Airflow stores them."""
-        path, arguments = super().serialize()
-        return path, {**arguments, "remember": self.remember}
+    remember: Mapping[str, Any] = field(default_factory=dict)
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         """What looks at the job."""
         return hook.watchers.job(self.job)
 
     @abstractmethod
+    def outcome(self, view: JobView) -> str | None:
+        """How the wait ends, given how the job is now; None to go on waiting."""
+
+    def said(self, view: JobView) -> Event:
+        """What the event says besides."""
+        return view.to_dict()
+
     def judge(self, view: JobView) -> Event | None:
-        """What the wait ends with, given how the job is now; None to go on waiting."""
+        """What the wait ends with; None to go on waiting."""
+        status = self.outcome(view)
+        return None if status is None else {"status": status, **self.said(view)}
 
     def noted(self, view: JobView) -> JobView:
         """The same, for what else the triggerer does with each look; it may neither take time nor fail."""
@@ -164,28 +154,36 @@ class JobTrigger(LookingTrigger):
                 return
             await asyncio.sleep(self.poll_interval_s)
 
-    def wait_here(self, hook: StreambankHook, timeout_s: float | None = None) -> Event:
-        """The same wait in this process, for tasks that do not defer.
-
-        Raises:
-            StorageError: It took longer than `timeout_s` (code `wait-timeout`).
-        """
-        started = time.monotonic()
+    def wait_here(self, hook: StreambankHook) -> Event:
+        """The same wait in this process, for tasks that do not defer."""
         watcher = self.open_watcher(hook)
-        while True:
-            event = self.judge(watcher.look())
-            if event is not None:
-                return event
-            if timeout_s is not None and time.monotonic() - started >= timeout_s:
-                raise StorageError(
-                    f"The wait for job {self.job} timed out after {timeout_s:g} s.",
-                    code="wait-timeout",
-                    hint="Look at the job's status and at its driver's log.",
-                )
+        while (event := self.judge(watcher.look())) is None:
             time.sleep(self.poll_interval_s)
+        return event
 
     def _failure(self, error: StreambankError, failures: int) -> Event | None:
         if error.retryable and failures < PATIENCE:
             self.warn_of_failure(error, failures)
             return None
         return {"status": "error", "message": describe(error), "retryable": error.retryable}
+
+
+class DeadlineTrigger(JobTrigger):
+    """A wait that is `late` at a time, ISO-8601."""
+
+    give_up_at: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is too late."""
+        return utc_now() >= from_json_time(self.give_up_at)
+
+
+class SensorTrigger(JobTrigger):
+    """A wait that fails in some states of the job, unless an operation works on it, and else is `done`."""
+
+    failed_states: Sequence[str] = ()
+
+    def failed(self, view: JobView) -> str | None:
+        """How a wait stands that is not done."""
+        return "failed" if view.state in self.failed_states and view.operation is None else None

@@ -43,16 +43,11 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
 
     Args:
         checkpoint: The directory of a query that is not declared; `job` is just its name then.
-        kwargs: As for every `LookingTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
+    checkpoint: str | None = None
     apart: ClassVar[tuple[str, ...]] = ()
     """Names of own arguments that make it another one, with its own memory."""
-
-    def __init__(self, *, checkpoint: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.checkpoint = checkpoint
 
     @abstractmethod
     def open_watcher(self, hook: StreambankHook) -> Looks[View]:
@@ -110,15 +105,9 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
 
 
 class JobEventTrigger(TellingTrigger[EventTime, EventCursor]):
-    """Tells how a stream gets on, again and again.
+    """Tells how a stream gets on, again and again; a subclass says `every` how much."""
 
-    Args:
-        kwargs: As for every `TellingTrigger`.
-    """
-
-    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "every")
     apart: ClassVar[tuple[str, ...]] = ("every",)
-    every: Any
 
     @property
     @abstractmethod
@@ -158,24 +147,26 @@ class JobEventTrigger(TellingTrigger[EventTime, EventCursor]):
 class BatchCommittedEventTrigger(JobEventTrigger):
     """Tells that batches were committed: `after_batch` (up to where the event before told), `batch`.
 
+    Of a job with several queries the slowest counts.
+
     Args:
         every: After how many batches, at least, another event is told.
-        kwargs: As for every `JobEventTrigger`; of a job with several queries the slowest counts.
     """
 
-    def __init__(self, *, every: int = 1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if every < 1:
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every < 1:
             raise InputError(
-                f"every must be at least one batch, not {every}.",
+                f"every must be at least one batch, not {self.every}.",
                 code="bad-option",
                 hint="Leave it out for one event per batch.",
             )
-        self.every = every
 
     @property
     def step(self) -> int:
-        return int(self.every)
+        return self.every
 
     def reached(self, seen: EventTime) -> int | None:
         return seen.batch
@@ -187,20 +178,23 @@ class BatchCommittedEventTrigger(JobEventTrigger):
 class WatermarkEventTrigger(JobEventTrigger):
     """Tells that intervals of event time are complete: `start` (the `end` of the event before), `end`.
 
-    Where the watermark has leapt over several intervals at once, one event tells of all of them.
+    Where the watermark has leapt over several intervals at once, one event tells of all of them; of a job
+    with several queries all have to pass.
 
     Args:
         every: Length of an interval, such as `15m`, `1h` or `1d`, counted from 1970-01-01 in UTC.
-        kwargs: As for every `JobEventTrigger`; of a job with several queries all have to pass.
     """
 
-    def __init__(self, *, every: str = "1h", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.every = every
-        self._every_ms = round(parse_duration_s(every) * 1000)
+    every: str = "1h"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._every_ms = round(parse_duration_s(self.every) * 1000)
         if self._every_ms < 1000:
             raise InputError(
-                f"every must be at least a second, not {every}.", code="bad-option", hint='Such as "1h".'
+                f"every must be at least a second, not {self.every}.",
+                code="bad-option",
+                hint='Such as "1h".',
             )
 
     @property

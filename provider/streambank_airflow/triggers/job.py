@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from streambank.control.watch import SIGN_EVERY_S, Watcher
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
-from streambank_airflow.triggers.base import Event, JobTrigger
+from streambank_airflow.triggers.base import (
+    DeadlineTrigger,
+    Event,
+    JobTrigger,
+    SensorTrigger,
+    StoredTrigger,
+)
 from streambank_airflow.watch.job import DRIVEN, WatchedView, WatchedWatcher, WatchSigns
 
 if TYPE_CHECKING:
@@ -21,32 +28,19 @@ if TYPE_CHECKING:
     from streambank_airflow.watch.job import JobView, JobWatcher
 
 
-class JobReadyTrigger(JobTrigger):
+class JobReadyTrigger(DeadlineTrigger):
     """Waits until the driver of a job that is being started is ready: its queries have had a first trigger.
 
     Ends with `ready`; `gone` where the driver is no more; `late` where it took too long. At the end of its
     time queries that are under way are enough, as for a start that waits itself.
-
-    Args:
-        give_up_at: ISO-8601 time at which it is too late.
-        kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("give_up_at",)
-
-    def __init__(self, *, give_up_at: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.give_up_at = give_up_at
-
-    def judge(self, view: JobView) -> Event | None:
-        over = utc_now() >= from_json_time(self.give_up_at)
-        if view.triggered or (over and view.under_way):
-            return {"status": "ready", **view.to_dict()}
+    def outcome(self, view: JobView) -> str | None:
+        if view.triggered or (self.is_over and view.under_way):
+            return "ready"
         if view.down:
-            return {"status": "gone", **view.to_dict()}
-        if over:
-            return {"status": "late", **view.to_dict()}
-        return None
+            return "gone"
+        return "late" if self.is_over else None
 
 
 class JobEndTrigger(JobTrigger):
@@ -67,30 +61,16 @@ class JobEndTrigger(JobTrigger):
             without that has stored.
         site: The site of the job whose records have that number, which is the one that is watched; None for
             a copy.
-        kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch", "watch_id", "site")
-
-    def __init__(
-        self,
-        *,
-        heal: bool = False,
-        failures: int = 0,
-        watch: int | None = None,
-        watch_id: str | None = None,
-        site: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.heal = heal
-        self.failures = failures
-        self.watch = watch
-        self.watch_id = watch_id
-        self.site = site
-        self._page: WatchedPage | None = None
-        self._looks: tuple[StreambankHook, JobWatcher] | None = None
-        self._alerted: str | None = None
+    heal: bool = False
+    failures: int = 0
+    watch: int | None = None
+    watch_id: str | None = None
+    site: str | None = None
+    _page: WatchedPage | None = field(default=None, init=False)
+    _looks: tuple[StreambankHook, JobWatcher] | None = field(default=None, init=False)
+    _alerted: str | None = field(default=None, init=False)
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
@@ -168,103 +148,66 @@ class JobEndTrigger(JobTrigger):
             self._page.after_look(view.launch_id, (view.state, view.desired, view.health == "unhealthy"))
         return view
 
-    def judge(self, view: JobView) -> Event | None:
+    def outcome(self, view: JobView) -> str | None:
         if self.watch is None:
-            return {"status": "unsigned", **view.to_dict()}
+            return "unsigned"
         if view.replaced_by is not None:
-            return {"status": "replaced", **view.to_dict()}
+            return "replaced"
         if view.newer_watcher is not None and not (view.down and view.desired == "stopped"):
             return None  # the job is for that one, if it lives: that shows within minutes
         if view.down:
-            status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
-            return {"status": status, **view.to_dict()}
+            return "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
         meant_to_run = view.desired != "stopped" and view.operation is None
         if self.heal and meant_to_run and view.health == "unhealthy":
-            return {"status": "unhealthy", **view.to_dict()}
-        lost = view.watch_lost and view.desired != "stopped"
-        return {"status": "unsigned", **view.to_dict()} if lost else None
+            return "unhealthy"
+        return "unsigned" if view.watch_lost and view.desired != "stopped" else None
 
 
-class DriverGoneTrigger(JobTrigger):
-    """Waits until the driver of an epoch, which was asked to stop, is gone.
+class DriverGoneTrigger(DeadlineTrigger):
+    """Waits until the driver of an epoch of the lease, which was asked to stop, is gone.
 
     Ends with `gone`, also where another epoch has begun; `late` where it took too long.
-
-    Args:
-        epoch: The driver's epoch of the lease.
-        give_up_at: ISO-8601 time at which it is too late.
-        kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("epoch", "give_up_at")
+    epoch: int
 
-    def __init__(self, *, epoch: int, give_up_at: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.epoch = epoch
-        self.give_up_at = give_up_at
-
-    def judge(self, view: JobView) -> Event | None:
+    def outcome(self, view: JobView) -> str | None:
         if view.epoch != self.epoch or view.state not in DRIVEN:
-            return {"status": "gone", **view.to_dict()}
-        if utc_now() >= from_json_time(self.give_up_at):
-            return {"status": "late", **view.to_dict()}
-        return None
+            return "gone"
+        return "late" if self.is_over else None
 
 
-class JobWatchedTrigger(JobTrigger):
+class JobWatchedTrigger(DeadlineTrigger):
     """Waits until somebody watches a job as it is meant to be now.
 
     A watcher counts that gives signs and has seen the newest record of what is meant to be: one from before
     the job was stopped has not, and where it goes on all the same it has, with its next sign.
     Ends with `watched`; `stopped` or `finished` where there is nothing to watch any more; `ended` where the
     watcher gave up; `late` where it took too long.
-
-    Args:
-        give_up_at: ISO-8601 time at which it is too late.
-        kwargs: As for every `JobTrigger`.
     """
-
-    own_arguments: ClassVar[tuple[str, ...]] = ("give_up_at",)
-
-    def __init__(self, *, give_up_at: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.give_up_at = give_up_at
 
     def open_watcher(self, hook: StreambankHook) -> WatchedWatcher:
         """What looks at the job, and at who watches it."""
         return WatchedWatcher(hook.watchers.job(self.job))
 
-    def judge(self, view: JobView) -> Event | None:
+    def outcome(self, view: JobView) -> str | None:
         assert isinstance(view, WatchedView), "what this trigger looks with gives no other"
         if view.watched:
-            return {"status": "watched", **view.to_dict()}
+            return "watched"
         if view.desired == "stopped":
-            return {"status": "stopped", **view.to_dict()}
+            return "stopped"
         if view.down and view.finished:
-            return {"status": "finished", **view.to_dict()}
+            return "finished"
         if view.gave_up is not None:
-            return {"status": "ended", **view.to_dict()}
-        if utc_now() >= from_json_time(self.give_up_at):
-            return {"status": "late", **view.to_dict()}
-        return None
+            return "ended"
+        return "late" if self.is_over else None
 
 
-class PauseTrigger(BaseTrigger):
-    """Waits until a moment; how long is left does not depend on which triggerer waits.
+class PauseTrigger(StoredTrigger):
+    """Waits `until` a moment, ISO-8601; how long is left does not depend on which triggerer waits."""
 
-    Args:
-        until: ISO-8601 time.
-        remember: What the task will want to know when it goes on; the event gives it back.
-    """
-
-    def __init__(self, *, until: str, remember: Mapping[str, Any] | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
-        self.until = until
-        self.remember = dict(remember or {})
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and its arguments, as Airflow stores them."""
-        return f"{__name__}.PauseTrigger", {"until": self.until, "remember": self.remember}
+    until: str
+    remember: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Sleep what is left."""
@@ -274,63 +217,35 @@ class PauseTrigger(BaseTrigger):
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # nor does its event
 
 
-class JobStatusTrigger(JobTrigger):
-    """Waits until a job is in one of some states.
+class JobStatusTrigger(SensorTrigger):
+    """Waits until a job is in one of some states."""
 
-    Ends with `done`, or with `failed` where it is in one from which it will not get there.
+    states: Sequence[str]
 
-    Args:
-        failed_states: What ends the wait as a failure.
-        kwargs: As for every `JobTrigger`.
-    """
-
-    own_arguments: ClassVar[tuple[str, ...]] = ("states", "failed_states")
-
-    def __init__(self, *, states: Sequence[str], failed_states: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.states = list(states)
-        self.failed_states = list(failed_states)
-
-    def judge(self, view: JobView) -> Event | None:
-        if view.state in self.states:
-            return {"status": "done", **view.to_dict()}
-        if view.state in self.failed_states and view.operation is None:
-            return {"status": "failed", **view.to_dict()}
-        return None
+    def outcome(self, view: JobView) -> str | None:
+        return "done" if view.state in self.states else self.failed(view)
 
 
-class BatchCommittedTrigger(JobTrigger):
-    """Waits until a batch is committed.
-
-    Ends with `done`, or with `failed` where the job is in a state in which none will come.
+class BatchCommittedTrigger(SensorTrigger):
+    """Waits until a batch is committed; of a job with several queries the slowest counts.
 
     Args:
         after_batch: Any batch above this one; -1 for the very first.
         accept_idle: Also be content with a driver whose first trigger found no data.
-        failed_states: What ends the wait as a failure.
-        kwargs: As for every `JobTrigger`; of a job with several queries the slowest counts.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("after_batch", "accept_idle", "failed_states")
+    after_batch: int
+    accept_idle: bool = False
 
-    def __init__(
-        self,
-        *,
-        after_batch: int,
-        accept_idle: bool = False,
-        failed_states: Sequence[str] = (),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.after_batch = after_batch
-        self.accept_idle = accept_idle
-        self.failed_states = list(failed_states)
+    def is_committed(self, view: JobView) -> bool:
+        """Whether such a batch is."""
+        return view.batch is not None and view.batch > self.after_batch
 
-    def judge(self, view: JobView) -> Event | None:
-        if view.batch is not None and view.batch > self.after_batch:
-            return {"status": "done", "idle": False, **view.to_dict()}
-        if self.accept_idle and view.triggered:
-            return {"status": "done", "idle": True, **view.to_dict()}
-        if view.state in self.failed_states and view.operation is None:
-            return {"status": "failed", "idle": False, **view.to_dict()}
-        return None
+    def outcome(self, view: JobView) -> str | None:
+        if self.is_committed(view) or (self.accept_idle and view.triggered):
+            return "done"
+        return self.failed(view)
+
+    def said(self, view: JobView) -> Event:
+        idle = self.accept_idle and view.triggered and not self.is_committed(view)
+        return {"idle": idle, **view.to_dict()}

@@ -13,9 +13,9 @@ from streambank_airflow.airflow_versions import asset_state_store
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.notify.cursor import Memory
 from streambank_airflow.notify.notify import event_of, level_of
-from streambank_airflow.triggers.base import Event, JobTrigger
+from streambank_airflow.triggers.base import Event, SensorTrigger
 from streambank_airflow.triggers.events import TellingTrigger
-from streambank_airflow.watch.sla import SKEWS, SlaLooks, SlaView, SlaWatcher, standing
+from streambank_airflow.watch.sla import SKEWS, ObjectivesState, SlaLooks, SlaView, SlaWatcher, standing
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
@@ -27,84 +27,70 @@ LOOK_EVERY_S = 60.0
 """How often an SLA is looked at: that costs more than a look at a job's state."""
 
 
-class SlaTrigger(JobTrigger):
+class SlaTrigger(SensorTrigger):
     """Waits until the SLA of a job is kept, or until it is broken.
 
     Ends with `done`; with `never` where an objective is named that is not judged; with `failed` where the job
     is in a state in which this will not come.
 
     Args:
-        until: `kept` or `broken`.
-        least: From which level on an objective is broken: `warn` or `breach`.
+        least: From which level on an objective is broken.
         objectives: Those that count; empty for all.
         checkpoint: The directory of a query that is not declared.
-        failed_states: What ends the wait as a failure, unless an operation works on the job.
-        kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = (
-        "until",
-        "least",
-        "objectives",
-        "checkpoint",
-        "failed_states",
-    )
+    poll_interval_s: float = LOOK_EVERY_S
+    until: str = "kept"
+    least: str = "breach"
+    objectives: Sequence[str] = ()
+    checkpoint: str | None = None
 
-    def __init__(
-        self,
-        *,
-        until: str = "kept",
-        least: str = "breach",
-        objectives: Sequence[str] = (),
-        checkpoint: str | None = None,
-        failed_states: Sequence[str] = (),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
-        self.until = check_choice(until, "until", UNTIL)
-        self.least = check_choice(least, "least", SEVERITIES)
-        self.objectives = check_objectives(objectives)
-        self.checkpoint = checkpoint
-        self.failed_states = list(failed_states)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.until, "until", UNTIL)
+        check_choice(self.least, "least", SEVERITIES)
+        check_objectives(self.objectives)
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         skew = not self.objectives or bool(SKEWS & set(self.objectives))
         return SlaWatcher.of(lambda: hook.slas.find(self.job, self.checkpoint), skew=skew)
 
-    def judge(self, view: JobView) -> Event | None:
+    def _standing(self, view: JobView) -> ObjectivesState:
         verdicts = view.verdicts if isinstance(view, SlaView) else ()
-        found = standing(verdicts, self.objectives, level_of(self.least))
-        first = found.broken[0] if found.broken else None
-        said = {
+        return standing(verdicts, self.objectives, level_of(self.least))
+
+    def outcome(self, view: JobView) -> str | None:
+        found = self._standing(view)
+        if found.state == self.until:
+            return "done"
+        return "never" if found.never is not None else self.failed(view)
+
+    def said(self, view: JobView) -> Event:
+        found = self._standing(view)
+        return {
             **view.to_dict(),
             "sla": found.state,
             "level": found.level,
             "broken": ", ".join(dict.fromkeys(one.objective for one in found.broken)),
-            "sla_why": first.why if first is not None else "",
+            "sla_why": found.broken[0].why if found.broken else "",
+            "objective": found.never,
         }
-        if found.state == self.until:
-            return {"status": "done", **said}
-        if found.never is not None:
-            return {"status": "never", **said, "objective": found.never}
-        if view.state in self.failed_states and view.operation is None:
-            return {"status": "failed", **said}
-        return None
 
 
 class SlaEventTrigger(TellingTrigger[Assessment, OpenAlerts]):
     """Tells that an objective broke, became worse (a warning that is a breach now), or has healed.
 
     Args:
-        least: From which level on it is told: `warn` or `breach`.
-        kwargs: As for every `TellingTrigger`.
+        least: From which level on it is told.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "least")
+    poll_interval_s: float = LOOK_EVERY_S
+    least: str = "breach"
     apart: ClassVar[tuple[str, ...]] = ("least",)
 
-    def __init__(self, *, least: str = "breach", **kwargs: Any) -> None:
-        super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
-        self.least = check_choice(least, "least", SEVERITIES)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.least, "least", SEVERITIES)
 
     def open_watcher(self, hook: StreambankHook) -> SlaLooks:
         return SlaLooks(lambda: hook.slas.find(self.job, self.checkpoint))

@@ -10,7 +10,6 @@ from streambank.core.choices import EXISTING_ROWS, RESTORE_MODES, SINK_CHOICES, 
 from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import BootstrapPolicy, CompactPolicy, TransformPolicy
-from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.dags.forms import daily, recovery, rewrite
 from streambank_airflow.operators.rewrite.change import REFUSE
 
@@ -120,7 +119,6 @@ def test_the_forms_offer_what_the_engine_knows() -> None:
     assert tuple(recovery.SINK_CHOICES) == SINK_CHOICES
     assert tuple(recovery.SOURCE_CHOICES) == SOURCE_CHOICES
     assert tuple(daily.LEVEL_CHOICES) == VERIFICATIONS
-    assert tuple(daily.BREACH_CHOICES) == ON_BREACH
     assert set(recovery.MODE_CHOICES) == set(RESTORE_MODES)
 
 

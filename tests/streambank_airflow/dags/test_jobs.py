@@ -77,10 +77,11 @@ def test_every_operator_that_has_a_link_keeps_it_when_serialized(
 def test_templates_are_filled_in_from_the_form(managed: Managed) -> None:
     stop = dags_of(managed)["flights.stop"].get_task("stop")
     assert isinstance(stop, StopStreamingJobOperator)
-    answers = {"savepoint": False, "drain": True, "force_after_s": 7.5, "note": None}
+    answers = {"savepoint": False, "drain": True, "force_after": "7.5s", "note": None}
 
     stop.render_template_fields({"params": answers}, stop.get_template_env())
 
+    stop.read_arguments()
     assert [stop.savepoint, stop.drain, stop.force_after_s, stop.note] == [False, True, 7.5, None]
 
 

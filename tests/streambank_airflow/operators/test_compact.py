@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.control.processes import this_process
+from streambank.core.verb_options import CompactOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
@@ -113,7 +114,7 @@ def test_a_quarantine_of_nobody_is_refused(job: Job, capfd: pytest.CaptureFixtur
 def test_beside_a_driver_only_if_it_may(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
     driver = job.records().lease.acquire([this_process("driver")])
     try:
-        assert task_states(run(require_stopped=True)) == {"task": "failed"}
+        assert task_states(run(stopped=True)) == {"task": "failed"}
         assert "[lease-held]" in capfd.readouterr().out
         assert (result_of()["mode"], result_of()["files"]) == ("running", 0)
     finally:
@@ -126,31 +127,21 @@ def test_a_form_may_say_no(job: Job) -> None:
 
 def test_a_retry_finds_it_done(job: Job) -> None:
     task = CompactCheckpointOperator(task_id="task", job="flights")
-    first = task.hook.checkpoints.compact("flights", **HOW)
-    again = task.hook.checkpoints.compact("flights", **HOW)
+    options, how = CompactOptions(stopped=True), dict[str, Any](label="run-1", note="", by=BY)
+    first = task.hook.checkpoints.compact("flights", options, **how)
+    again = task.hook.checkpoints.compact("flights", options, **how)
     assert first["main"].files == again["main"].files and again["main"].already_done
-
-
-HOW: dict[str, Any] = {
-    "label": "run-1",
-    "stopped": True,
-    "keep_batches": 1,
-    "older_than_s": 3600.0,
-    "dry_run": False,
-    "note": "",
-    "by": BY,
-}
 
 
 def test_what_was_left_is_removed_by_a_policy(job: Job) -> None:
     next_generation(job, save(job), sink="accept")
     go_on(job)
     assert task_states(run(CleanJobOperator)) == {"task": "failed"}, "nothing says what goes"
-    planned = result_of(CleanJobOperator, keep="{{ 1 }}", keep_for="1ms", plan_only=True)
+    planned = result_of(CleanJobOperator, keep="{{ 1 }}", keep_for_s="1ms", plan_only=True)
     assert (planned["dry_run"], planned["removed"], planned["directories"]) == (True, 1, 1)
     assert open_store(job.checkpoint).exists("metadata")
-    assert result_of(CleanJobOperator, keep=2, keep_for="1ms")["removed"] == 0
-    done = result_of(CleanJobOperator, keep=1, keep_for="1ms", note="space")
+    assert result_of(CleanJobOperator, keep=2, keep_for_s="1ms")["removed"] == 0
+    done = result_of(CleanJobOperator, keep=1, keep_for_s="1ms", note="space")
     assert (done["removed"], done["bytes"], done["failed"]) == (1, planned["bytes"], 0)
     assert not contents(open_store(job.checkpoint))
     event = job.records().last_event("generation-removed")
@@ -166,6 +157,6 @@ def test_what_stays_since_others_could_exchange_it_fails_no_cleaning(
     place = Path(job.checkpoint.removeprefix("file://"))
     place.parent.chmod(0o777)
     monkeypatch.setattr(trees, "_is_this_users", lambda found, others: False)
-    done = result_of(CleanJobOperator, keep=1, keep_for="1ms")
+    done = result_of(CleanJobOperator, keep=1, keep_for_s="1ms")
     assert (done["removed"], done["directories"], done["failed"]) == (0, 1, 0)
     assert (place / "metadata").exists()

@@ -9,6 +9,7 @@ import typer
 from streambank.cli.options import Debug, Json, OptionalJobsFile, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.verb_options import CompactOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(
+    options: CompactOptions,
     checkpoint: Annotated[
         str | None,
         typer.Argument(
@@ -45,24 +47,6 @@ def compact(
         str | None, typer.Option(metavar="NAME", help="A declared job, or job/query: its current checkpoint.")
     ] = None,
     jobs: OptionalJobsFile = None,
-    stopped: Annotated[
-        bool,
-        typer.Option(
-            "--stopped",
-            help="The query is stopped: move everything that no kept batch needs. With --job this is "
-            "checked, and a running driver is a refusal.",
-        ),
-    ] = False,
-    keep_batches: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Keep the newest N committed batches of a stopped query (1)."),
-    ] = 1,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Of a running query, move unfinished writes older than this: 1h or more."
-        ),
-    ] = "1h",
     quiet: Annotated[
         str,
         typer.Option(
@@ -80,33 +64,27 @@ def compact(
     purge: Annotated[
         str | None, typer.Option(metavar="LOCATION", help="Delete this quarantine for good.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be moved, and why.")
-    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Move files of a checkpoint that Spark will never read again into a quarantine."""
     from streambank.core.units import parse_duration_s
 
-    _check_usage(checkpoint, job, undo, purge, quarantine, dry_run)
+    _check_usage(checkpoint, job, undo, purge, quarantine, options.plan_only)
     declared = _declared(job, jobs) if job is not None else None
     if purge is not None:
         _purge(declared, purge)
         return
     if undo is not None:
-        _undo(checkpoint, declared, undo, stopped, jobs)
+        _undo(checkpoint, declared, undo, options.stopped, jobs)
         return
-    older_than_s, quiet_s = parse_duration_s(older_than), parse_duration_s(quiet)
     if declared is not None:
-        reports = _compact_job(declared, stopped, keep_batches, older_than_s, quarantine, dry_run)
+        reports = _compact_job(declared, options, quarantine)
     else:
         assert checkpoint is not None
-        if stopped and jobs is not None:
+        if options.stopped and jobs is not None:
             _refuse_declared(checkpoint, jobs)
-        reports = {
-            "": _compact(checkpoint, stopped, keep_batches, older_than_s, quiet_s, quarantine, dry_run)
-        }
+        reports = {"": _compact(checkpoint, options, parse_duration_s(quiet), quarantine)}
     console.answer(_document(reports), lambda: _show_all(reports))
     refused = [refusal for report in reports.values() for refusal in report.refusals]
     if refused:  # of a dry run
@@ -168,13 +146,7 @@ def _refuse_declared(checkpoint: str, jobs: str) -> None:
 
 
 def _compact(
-    checkpoint: str,
-    stopped: bool,
-    keep_batches: int,
-    older_than_s: float,
-    quiet_s: float,
-    quarantine: str | None,
-    dry_run: bool,
+    checkpoint: str, options: CompactOptions, quiet_s: float, quarantine: str | None
 ) -> CompactionReport:
     from streambank.compaction import quiet_check
     from streambank.compaction.compact import CompactionRequest, plan
@@ -185,13 +157,13 @@ def _compact(
 
     store = open_store(checkpoint)
     request = CompactionRequest(
-        stopped=stopped,
-        keep_batches=keep_batches,
-        older_than_s=older_than_s,
+        stopped=options.stopped,
+        keep_batches=options.keep_batches,
+        older_than_s=options.older_than_s,
         watch=quiet_check.QuietCheck(quiet_s=quiet_s, watch_s=quiet_check.WATCH_S),
         by=who("cli"),
     )
-    if dry_run:
+    if options.plan_only:
         return plan(store, request)
     place = quarantine or quarantine_location(normalize_location(checkpoint), _label())
     with console.progress() as progress:
@@ -199,12 +171,7 @@ def _compact(
 
 
 def _compact_job(
-    declared: tuple[Job, str | None],
-    stopped: bool,
-    keep_batches: int,
-    older_than_s: float,
-    quarantine: str | None,
-    dry_run: bool,
+    declared: tuple[Job, str | None], options: CompactOptions, quarantine: str | None
 ) -> dict[str, CompactionReport]:
     from streambank.compaction.job import compact_job
     from streambank.control.processes import who
@@ -216,11 +183,11 @@ def _compact_job(
             query=query,
             label=_label(),
             by=who("cli"),
-            stopped=stopped,
-            keep_batches=keep_batches,
-            older_than_s=older_than_s,
+            stopped=options.stopped,
+            keep_batches=options.keep_batches,
+            older_than_s=options.older_than_s,
             quarantine=quarantine,
-            dry_run=dry_run,
+            dry_run=options.plan_only,
             progress=progress,
         )
 

@@ -26,6 +26,7 @@ from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
 from streambank.cli.verb_options import Commands
 from streambank.cli.verbs.job import clean, history, overview, restore
+from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -62,6 +63,7 @@ def _by() -> dict[str, str]:
 def start(
     name: Name,
     jobs: JobsFile,
+    options: StartOptions,
     why: Why = "",
     wait: Annotated[
         bool,
@@ -70,14 +72,6 @@ def start(
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long to wait; the declared time by default.")
     ] = None,
-    fresh_start: Annotated[
-        bool,
-        typer.Option(
-            "--fresh-start",
-            help="Accept that the job's records are lost (repository-lost), and start without them. This is "
-            "recorded.",
-        ),
-    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -92,7 +86,7 @@ def start(
         why=why,
         wait=wait,
         timeout_s=timeout_s,
-        fresh_start=fresh_start,
+        fresh_start=options.fresh_start,
     )
     console.answer(result.to_dict(), lambda: _show_start(result))
 
@@ -139,13 +133,7 @@ def _show_driver(result: StartResult) -> None:
 def restart(
     name: Name,
     jobs: JobsFile,
-    force_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Force the stop if no batch boundary is reached within this time, such as 60s.",
-        ),
-    ] = None,
+    options: RestartOptions,
     why: Why = "",
     wait: Annotated[
         bool,
@@ -155,11 +143,9 @@ def restart(
     debug: Debug = False,
 ) -> None:
     """Stop a job at a batch boundary and start it again, unless somebody has stopped it."""
-    from streambank.core.units import parse_duration_s
     from streambank.job.restart import restart_job
 
-    force_after_s = parse_duration_s(force_after) if force_after is not None else None
-    result = restart_job(job_named(name, jobs), by=_by(), why=why, force_after_s=force_after_s, wait=wait)
+    result = restart_job(job_named(name, jobs), by=_by(), why=why, wait=wait, **vars(options))
     console.answer(result.to_dict(), lambda: _show_restart(result))
 
 
@@ -182,19 +168,7 @@ def _show_restart(result: RestartResult) -> None:
 def stop(
     name: Name,
     jobs: JobsFile,
-    savepoint: Annotated[
-        bool, typer.Option("--savepoint", help="Take a savepoint of each query once it stands still.")
-    ] = False,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="First wait until a trigger finds nothing new.")
-    ] = False,
-    force_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Force the stop if no batch boundary is reached within this time, such as 60s.",
-        ),
-    ] = None,
+    options: StopOptions,
     why: Why = "",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
     called: Annotated[
@@ -210,18 +184,16 @@ def stop(
     debug: Debug = False,
 ) -> None:
     """Stop a job at a batch boundary, and keep it stopped."""
-    from streambank.core.units import parse_duration_s
     from streambank.job.stop import stop_job
 
-    force_after_s = parse_duration_s(force_after) if force_after is not None else None
     with console.progress() as progress:
         result = stop_job(
             job_named(name, jobs),
             by=_by(),
             why=why,
-            savepoint=savepoint or bool(called),
-            drain=drain,
-            force_after_s=force_after_s,
+            savepoint=options.savepoint or bool(called),
+            drain=options.drain,
+            force_after_s=options.force_after_s,
             note=note,
             name=called,
             pin=pin,

@@ -6,23 +6,14 @@ from collections.abc import Sequence
 
 from airflow.sdk import Param
 
-from streambank_airflow.dags.forms.fields import (
-    END,
-    NAME_PATTERN,
-    choice,
-    note,
-)
+from streambank.core.verb_options import SlaOptions, StartOptions, StopOptions
+from streambank_airflow.dags.forms.fields import END, NAME_PATTERN, choice, form_of, note
 
 LEVEL_CHOICES = {
     "none": "none",
     "quick": "quick - every file exists, sizes match",
     "full": "full - every byte read and compared",
     "sampled": "sampled - the next share of all savepoints read and compared",
-}
-BREACH_CHOICES = {
-    "fail": "fail - the task fails",
-    "warn": "warn - a warning in its log",
-    "report": "report - only in the result",
 }
 LATER = {
     "replicate": ("Replicate", "After verification, copy to the replicas what they lack."),
@@ -43,49 +34,12 @@ LATER = {
 
 def run_form() -> dict[str, Param]:
     """The form of `<job>.run`."""
-    return {
-        "note": note(),
-        "fresh_start": Param(
-            False,
-            type="boolean",
-            title="Accept lost records",
-            description_md=(
-                "Only if a run has failed with repository-lost, and the repository is lost for good: start "
-                "again without the job's records and savepoints. The records name who did so."
-            ),
-            section="Lost repository",
-        ),
-    }
+    return form_of(StartOptions)
 
 
 def stop_form(force_after_s: float) -> dict[str, Param]:
-    """The form of `<job>.stop`.
-
-    Args:
-        force_after_s: The job's own patience, in seconds.
-    """
-    return {
-        "savepoint": Param(
-            True,
-            type="boolean",
-            title="Take a savepoint",
-            description_md="Once the driver has stopped, save the last committed batch.",
-        ),
-        "drain": Param(
-            False,
-            type="boolean",
-            title="Work off the input first",
-            description_md="Let the job process all that its sources hold now, then stop.",
-        ),
-        "force_after_s": Param(
-            force_after_s,
-            type="number",
-            minimum=0,
-            title="Force after (seconds)",
-            description_md="How long the running batch may take before it is abandoned.",
-        ),
-        "note": note(),
-    }
+    """The form of `<job>.stop`; `force_after_s` is the job's own patience."""
+    return form_of(StopOptions, {"savepoint": True, "force_after_s": force_after_s})
 
 
 def batch_field(query: str | None) -> str:
@@ -144,27 +98,11 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
 
 def sla_form() -> dict[str, Param]:
     """The form of `<job>.sla`."""
-    return {
-        "on_breach": choice("fail", BREACH_CHOICES, title="When something is broken"),
-        "tell": Param(
-            True,
-            type="boolean",
-            title="Send alerts",
-            description_md="Alert the declared notifiers of what has changed since their last alert. A "
-            "scheduled run does not repeat these alerts.",
-        ),
-        "skew": Param(
-            True,
-            type="boolean",
-            title="Measure skew",
-            description_md="Read from the state files: how unevenly the state is spread over partitions.",
-            section="More",
-        ),
-        "doctor": Param(
-            True,
-            type="boolean",
-            title="Look for problems ahead",
-            description_md="In the task `doctor`.",
-            section="More",
-        ),
-    }
+    doctor = Param(
+        True,
+        type="boolean",
+        title="Look for problems ahead",
+        description_md="In the task `doctor`.",
+        section="More",
+    )
+    return form_of(SlaOptions, doctor=doctor)

@@ -9,8 +9,7 @@ from streambank.core.verb_options import RefreshOptions
 from streambank_airflow.choices import check_form_copy
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
-from streambank_airflow.markdown import rows_table
-from streambank_airflow.operators.base import REPORT_KEY, StreambankOperator, asked_by
+from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,12 +55,9 @@ class RefreshCopyOperator(StreambankOperator, RefreshOptions):
             asked = self.values_of(RefreshOptions)
             request = RefreshRequest(job, self.copy, by=asked_by(context), why=self.why, **asked)
             report = self.hook.recovery.refresh(request)
-        shown = rows_table([("copy", report.runs_as), *report.rows()])
-        self.log.info("The report:\n%s", shown)
+        self.leave_report(context, [("copy", report.runs_as), *report.rows()])
         for warning in report.warnings:
             self.log.warning("%s", in_words(warning))
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=REPORT_KEY, value=shown)
         left_out = ("by", "why", "dry_run", "refusals")
         whole = in_data(report.to_dict())
         return {name: value for name, value in whole.items() if name not in left_out}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.options import as_bool, as_data, as_text, as_texts
+from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
+from streambank.core.errors import InputError, StreambankError
+from streambank.core.options import Template, as_bool, as_data, as_texts
 from streambank.recovery.approval import (
     Choice,
     check_savepoints,
@@ -20,7 +20,7 @@ from streambank.recovery.approval import (
 )
 from streambank_airflow.choices import (
     ALL_QUERIES,
-    IF_RUNNING,
+    IfRunning,
     check_form_origin,
     check_form_places,
     new_sink_choices,
@@ -32,7 +32,6 @@ from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_
 from streambank_airflow.operators.base import (
     SparkWork,
     flat,
-    known_or_template,
     left_stopped,
     measured,
     tried_by,
@@ -78,17 +77,15 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             source cannot be repeated; `accept` to go on without it.
         kafka: Kafka's servers (`host:port,...`), where they are not those that the savepoint or the job's
             declaration names.
-        mode: `no-claim`, `claim` or `fork`.
         new_sinks: New output directories in which the restored query goes on instead of file sinks of the
             savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
             from its next start on.
         file_sinks: Output directories of file sinks that the savepoint does not name, so that they are
             compared and can be rolled back. For all queries of a job: a list of `QUERY=DIR`.
         link: Share bytes with the repository instead of copying them.
-        plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
+        plan_only: The result says what would be done, and XCom `plan_markdown` shows it to
             people.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
-        only_if: Skip unless this is true; for a form's answer.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
         from_form: `repository`, `into` and `new_sinks` come from a form: only a repository that the job
@@ -102,8 +99,6 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             since, nothing is done (`approval-outdated`).
         skipped: `skipped` of the plan that chose the savepoint: the report then says which newer ones were
             passed over, and why.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
-            operator.
 
     Returns:
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
@@ -115,89 +110,43 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     """
 
     operation = "restore"
-    template_fields: Sequence[str] = (
-        *SparkWork.template_fields,
-        "savepoint",
-        "repository",
-        "into",
-        "sink",
-        "sink_of",
-        "source",
-        "kafka",
-        "mode",
-        "new_sinks",
-        "file_sinks",
-        "link",
-        "plan_only",
-        "unmoved",
-        "only_if",
-        "if_running",
-        "approved",
-        "shown",
-        "skipped",
-    )
 
-    def __init__(
-        self,
-        *,
-        savepoint: str = "latest-good",
-        repository: str | None = None,
-        into: str | None = None,
-        sink: str = "refuse",
-        sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
-        source: str = "refuse",
-        kafka: str | None = None,
-        mode: str = "no-claim",
-        new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
-        file_sinks: Sequence[str] | str | None = None,
-        link: bool | str = False,
-        plan_only: bool | str = False,
-        unmoved: bool | str = False,
-        only_if: bool | str = True,
-        if_running: str = "refuse",
-        from_form: bool = False,
-        offer: bool = False,
-        approved: Mapping[str, Any] | str | None = None,
-        shown: Mapping[str, int] | str | None = None,
-        skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.savepoint = savepoint
-        self.repository = repository
-        self.into = into
-        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
-        self.sink_of = sink_of
-        self.source = known_or_template(source, "source", SOURCE_CHOICES)
-        self.kafka = kafka
-        self.mode = known_or_template(mode, "mode", RESTORE_MODES)
-        self.new_sinks = new_sinks
-        self.file_sinks = file_sinks
-        self.link = link
-        self.plan_only = plan_only
-        self.unmoved = unmoved
-        self.only_if = only_if
-        self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
-        self.from_form = from_form
-        self.offer = offer
-        self.approved = approved
-        self.shown = shown
-        self.skipped = skipped
-        self.all_queries = False
+    savepoint: str | Mapping[str, str] | Template = "latest-good"
+    repository: str | Template | None = None
+    into: str | Template | None = None
+    sink: SinkChoice | Template = "refuse"
+    sink_of: Mapping[str, str] | Sequence[str] | str | Template | None = None
+    source: SourceChoice | Template = "refuse"
+    kafka: str | Template | None = None
+    mode: RestoreMode | Template = "no-claim"
+    new_sinks: Mapping[str, str] | Sequence[str] | str | Template | None = None
+    file_sinks: Sequence[str] | str | Template | None = None
+    link: bool | Template = False
+    plan_only: bool | Template = False
+    unmoved: bool | Template = False
+    only_if: bool | Template = True
+    if_running: IfRunning | Template = "refuse"
+    from_form: bool = False
+    offer: bool = False
+    approved: Mapping[str, Any] | str | Template | None = None
+    shown: Mapping[str, int] | str | Template | None = None
+    skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | Template | None = None
+    all_queries = cast("bool", False)  # annotated, it would be an argument
+    """Whether `job` names them."""
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
-            if not as_bool(self.only_if, "only_if"):
+            if not self.only_if:
                 raise AirflowSkipException("Nothing is restored by this task in this run.")
             self._take_job()
             if self.from_form:
                 job, query = self.hook.declared.find(self.job)
                 jobs = self.hook.declared.read().jobs.values()
                 check_form_places(job, query, self.into, new_sink_choices(self.new_sinks), jobs)
-                check_form_origin(job, as_text(self.repository))
-            if as_bool(self.plan_only, "plan_only"):
+                check_form_origin(job, self.repository)
+            if self.plan_only:
                 self.leave_generations(context)  # before it looks at anything
                 return self._show(context, self._plan(offer=self.offer))
             try:
@@ -276,12 +225,13 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             Empty where the job is not stopped, or is not restored in place; and where a restore of an
             exchange fails (`unmoved`), which starts the job again.
         """
+        # It may have failed before its arguments were read.
         if self.into or as_bool(self.plan_only, "plan_only") or as_bool(self.unmoved, "unmoved"):
             return ""
         return left_stopped(self.hook, self.job)
 
     def _may_stop(self) -> bool:
-        return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
+        return bool(self.if_running == "stop")
 
     def _options(self) -> RestoreOptions:
         from streambank_airflow.hooks.recovery import RestoreOptions
@@ -290,17 +240,17 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         return RestoreOptions(
             dict(savepoint) if self.all_queries and isinstance(savepoint, Mapping) else str(self.savepoint),
             all_queries=self.all_queries,
-            repository=as_text(self.repository),
-            into=self.into or None,
+            repository=self.repository,
+            into=self.into,
             sink=self.sink,
             sink_of=sink_choices(self.sink_of),
             source=self.source,
-            kafka=self.kafka or None,
+            kafka=self.kafka,
             mode=self.mode,
             new_sinks=new_sink_choices(self.new_sinks),
             file_sinks=as_texts(self.file_sinks),
-            link=as_bool(self.link, "link"),
-            unmoved=as_bool(self.unmoved, "unmoved"),
+            link=self.link,
+            unmoved=self.unmoved,
             executor=self.machines,
             skipped=skipped if isinstance(skipped, (list, tuple, Mapping)) else (),
         )
@@ -325,15 +275,14 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
 
     def _show(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
         """Leave a plan, and what is asked about it, for the approval."""
-        task_instance: Any = context["ti"]
         offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []
-        self._retry_what_may_pass(plan, task_instance)
+        self._retry_what_may_pass(plan, context["ti"])
         shown = plan_markdown(plan, offered)
         self.log.info("The plan:\n%s", shown)
-        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        self.leave(context, {PLAN_KEY: shown})
         if self.offer:
-            task_instance.xcom_push(key=SUBJECT_KEY, value=subject_of(plan, offered))
-            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
+            choices = [one.to_dict() for one in offered]
+            self.leave(context, {SUBJECT_KEY: subject_of(plan, offered), CHOICES_KEY: choices})
         return self._flat(plan.to_dict())
 
     def _retry_what_may_pass(self, restore: TogetherPlan, task_instance: Any) -> None:

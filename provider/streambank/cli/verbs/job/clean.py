@@ -8,6 +8,7 @@ import typer
 
 from streambank.cli.options import Debug, JobName, JobsFile, Json, Why
 from streambank.cli.output import console
+from streambank.core.verb_options import CleanOptions
 
 if TYPE_CHECKING:
     from streambank.cleaning.clean import CleanReport
@@ -15,29 +16,15 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: streambank job clean orders --keep 2 --keep-for 7d --execute")(clean)
+    example = "Example: streambank job clean orders --keep 2 --keep-for 7d --execute"
+    app.command(epilog=example)(clean)
 
 
 def clean(
     name: JobName,
     jobs: JobsFile,
+    options: CleanOptions,
     query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Keep the newest N generations of each query, the current one among them; the declared "
-            "number by default, or 2.",
-        ),
-    ] = None,
-    keep_for: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Keep each directory for this long after it was left; the declared time by default, or 7d.",
-        ),
-    ] = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Remove them. Without it, only show what would go.")
     ] = False,
@@ -51,14 +38,12 @@ def clean(
     """
     from streambank.cleaning.clean import clean_job
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
     from streambank.declaration.load import read_jobs
     from streambank.declaration.maintenance import given_generations
 
     declared = read_jobs(jobs).around(name)
     job = declared.job(name, console.note)
-    keep_for_s = None if keep_for is None else parse_duration_s(keep_for)
-    policy = given_generations(job.generations, keep, keep_for_s)
+    policy = given_generations(job.generations, options.keep, options.keep_for_s)
     with console.progress() as progress:
         report = clean_job(
             job,
