@@ -85,7 +85,6 @@ class DagFile:
     """What a DAG file says about the DAGs of all its jobs. What a job declares for itself comes before it.
 
     Attributes:
-        jobs_file: The absolute path of the declaration.
         conn_id: The `streambank` connection of all tasks.
         default_args: Arguments of all tasks.
         dag_args: Arguments of all DAGs.

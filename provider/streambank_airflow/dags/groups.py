@@ -124,7 +124,6 @@ def restore_group(
     """Plan a restore of a job, ask a person, do it, start the job and hand it to `<job>.run`.
 
     Args:
-        job: The declared job's name; `job/query` where it has several.
         jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         conn_id: The `streambank` connection, unless the job declares one.

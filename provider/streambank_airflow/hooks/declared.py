@@ -238,7 +238,6 @@ class DeclaredJobs:
         """The repository of a job: as its declaration says, else as the connection says.
 
         Args:
-            ref: `job` or `job/query`.
             create: Make it where there is none.
             checkpoint: What is to be saved there, for a query that is not declared.
 

@@ -74,7 +74,6 @@ class RecoveryVerbs:
         """What a restore would do; changes nothing.
 
         Args:
-            ref: `job` or `job/query`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
             whole: Read every byte of the savepoints, and look who reads what is taken back: a person who

@@ -271,7 +271,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
     Args:
         job: The declared job's name; `job/query` where a query of several is meant; `job@copy` for the job on
             a copy of its state.
-        jobs_file: The `streaming_jobs.toml` that declares it; None for the one that the connection names.
         streambank_conn_id: The default one need not exist where `jobs_file` says everything.
         note: Why; kept with the records of what is done.
     """
@@ -410,7 +409,6 @@ class SparkWork(StreambankOperator):
         spark_conn_id: A connection of the Spark provider; None for this worker alone.
         spark_properties: A file of Spark properties on the worker, for what is secret.
         on: `auto` where there are 64 GiB or 200,000 files to do, `spark` always.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
     spark_conn_id: str | Template | None = None

@@ -24,11 +24,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
     """Looks at a job, its checkpoint, its savepoints and this machine, and says what will hurt.
 
     Args:
-        job: The declared job, or `job/query`.
-        jobs_file: The file that declares it; None for the one that the connection names.
         fail_on: From which severity on the task fails, and is not tried again: `error`, `warning` or `never`.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: As for every operator.
 
     Returns:
         `job`, `errors`, `warnings`, `infos` (numbers), `worst` (a sentence, or None), and `findings`: each

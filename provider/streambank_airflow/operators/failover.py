@@ -42,7 +42,6 @@ class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
             the fail-over.
         approved: `approval` of a plan that a person has approved: fail where more would be lost by now, or
             the sites have changed. None asks no person.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:
         `job`, `site` (the active one now), `was`, `number`, `fenced`, `fence`, `resumed`, `rto_s`, `rpo_s`,

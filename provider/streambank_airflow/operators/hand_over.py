@@ -28,7 +28,6 @@ class CheckRunDagOperator(StreambankOperator):
     Args:
         run_dag_id: The DAG that will keep the job running.
         only_if: Check nothing unless this is true; for a form's answer. The task succeeds all the same.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `paused` (None where that was not asked, or Airflow does not say).
@@ -67,7 +66,6 @@ class JobWatchedOperator(StreambankOperator):
 
     Args:
         poll_interval_s: Seconds between two looks.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `status` (`watched` or `finished`), `watcher` (which run watches, in words).

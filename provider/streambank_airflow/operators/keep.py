@@ -108,7 +108,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
             `max_backoff_s`.
         poll_interval_s: Seconds between two looks.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `state` (`stopped`, `finished`, or `replaced` by another watcher), `why`, `batch`, `restarts`.

@@ -38,8 +38,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     Seconds between two looks are Airflow's `poke_interval`, 5 by default.
 
     Args:
-        job: The declared job's name; `job/query` where the batches of one query of several count.
-        jobs_file: The file that declares it; None for the one that the connection names.
         failed_states: States of the job in which the sensor fails at once, unless an operation works on the
             job.
     """

@@ -89,9 +89,7 @@ def test_what_cannot_be_deferred_is_refused_before_anything_is_done(
     own = {name: value for name, value in own.items() if name in parameters(operator)}
     task: Any = operator(task_id="t", job="orders", jobs_file=Name.ORDERS, **own)
 
-    with pytest.raises(
-        AirflowFailException, match="jobs_file is a Name, which a task that defers cannot hand"
-    ):
+    with pytest.raises(AirflowFailException, match="jobs_file is a Name, which a task that defers"):
         task.execute(CONTEXT)
 
 

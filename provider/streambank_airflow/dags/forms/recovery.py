@@ -176,7 +176,6 @@ def restore_form(
     """The form of `<job>.restore`.
 
     Args:
-        queries: The job's queries where it has several by name.
         restore: What the declaration says of restores.
         repositories: Where savepoints may come from, the usual place first; no field for fewer than two.
     """

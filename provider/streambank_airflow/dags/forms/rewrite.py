@@ -35,11 +35,7 @@ EXISTING_CHOICES = {
 
 
 def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, Param]:
-    """The form of `<job>.compact`.
-
-    Args:
-        queries: The job's queries where it has several by name.
-    """
+    """The form of `<job>.compact`."""
     where = _where(declared)
     return {
         **_query(queries, declared.query),
@@ -105,11 +101,7 @@ def _where(declared: CompactPolicy) -> dict[str, Param]:
 
 
 def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
-    """The form of `<job>.rescale`.
-
-    Args:
-        queries: The job's queries where it has several by name.
-    """
+    """The form of `<job>.rescale`."""
     return {
         **query_form(queries),
         "partitions": Param(
@@ -129,11 +121,7 @@ def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
 
 
 def transform_form(queries: Sequence[str], declared: TransformPolicy) -> dict[str, Param]:
-    """The form of `<job>.transform`.
-
-    Args:
-        queries: The job's queries where it has several by name.
-    """
+    """The form of `<job>.transform`."""
     any_of = declared.expressions == "any"
     of_job: list[str] = [*map(code, declared.sets)]
     of_job += [f"only where {code(declared.where)}"] if declared.where else []
@@ -173,11 +161,7 @@ def transform_form(queries: Sequence[str], declared: TransformPolicy) -> dict[st
 
 
 def bootstrap_form(queries: Sequence[str], declared: BootstrapPolicy) -> dict[str, Param]:
-    """The form of `<job>.bootstrap`.
-
-    Args:
-        queries: The job's queries where it has several by name.
-    """
+    """The form of `<job>.bootstrap`."""
     any_of = declared.expressions == "any"
     places = " or ".join(map(code, declared.tables))
     of_table = f" The job declares this SQL over it: {code(declared.sql)}." if declared.sql else ""

@@ -24,7 +24,6 @@ class RefreshCopyOperator(StreambankOperator, RefreshOptions):
     Args:
         copy: The copy that the job declares, such as `staging`.
         from_form: `repository` comes from a form: only what the job declares is taken.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:
         What `streambank fork --json` gives, without `by`, `why`, `dry_run` and `refusals`.
