@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import inspect
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +13,21 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator
 from airflow.serialization.serialized_objects import BaseSerialization
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger
 
 from streambank.core.errors import InputError
 from streambank_airflow.assets import batch_asset, sla_asset, watermark_asset
+from streambank_airflow.get_provider_info import get_provider_info
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.base import FindsJobs
+from streambank_airflow.triggers import job
 from streambank_airflow.triggers.base import check_deferrable
+from streambank_airflow.triggers.events import BatchCommittedEventTrigger, WatermarkEventTrigger
+from streambank_airflow.triggers.sla import SlaEventTrigger, SlaTrigger
+from streambank_airflow.triggers.watermark import WatermarkTrigger
 from tests.streambank_airflow.operators.test_base_templates import OPERATORS, parameters
+from tests.support.airflow_face.moved import import_string
 
 CONTEXT: Any = {
     "dag_run": SimpleNamespace(dag_id="d", run_id="r", run_type="manual", triggering_user_name=None),
@@ -33,6 +42,50 @@ DEFERRING = [
 
 class Name(StrEnum):
     ORDERS = "orders"
+
+
+LATER = "2026-01-01T00:00:00.000Z"
+COMMON: dict[str, Any] = {
+    "job": "flights",
+    "jobs_file": "/dags/streaming_jobs.toml",
+    "streambank_conn_id": "elsewhere",
+    "poll_interval_s": 0.25,
+}
+WAIT = {**COMMON, "remember": {"failures": 1}}
+TRIGGERS: list[BaseTrigger] = [
+    job.JobReadyTrigger(give_up_at=LATER, **WAIT),
+    job.JobEndTrigger(watch=1, **WAIT),
+    job.JobEndTrigger(heal=True, failures=2, watch=3, watch_id="5e0c", site="standby", **WAIT),
+    job.JobWatchedTrigger(give_up_at=LATER, **WAIT),
+    job.DriverGoneTrigger(epoch=3, give_up_at=LATER, **WAIT),
+    job.JobStatusTrigger(states=["running"], failed_states=["failed"], **WAIT),
+    job.BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **WAIT),
+    job.PauseTrigger(until=LATER, remember={"failures": 2}),
+    WatermarkTrigger(moment=LATER, checkpoint="/ck", failed_states=["failed"], **WAIT),
+    SlaTrigger(until="broken", least="warn", objectives=["pause"], failed_states=["failed"], **WAIT),
+    SlaEventTrigger(least="warn", checkpoint="/ck", **COMMON),
+    BatchCommittedEventTrigger(every=10, checkpoint="/ck", **COMMON),
+    WatermarkEventTrigger(every="1d", checkpoint="/ck", **COMMON),
+]
+
+
+def test_there_are_all() -> None:
+    modules = [import_module(name) for name in get_provider_info()["triggers"][0]["python-modules"]]
+    known = [found for module in modules for _, found in inspect.getmembers(module, inspect.isclass)]
+    offered = {each for each in known if issubclass(each, BaseTrigger) and not inspect.isabstract(each)}
+    assert {type(trigger) for trigger in TRIGGERS} == offered
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda trigger: type(trigger).__name__)
+def test_a_trigger_is_made_again_from_what_airflow_stores(trigger: BaseTrigger) -> None:
+    path, arguments = trigger.serialize()
+    stored = BaseSerialization.deserialize(BaseSerialization.serialize(arguments))
+    again = import_string(path)(**stored)
+
+    assert type(again) is type(trigger)
+    assert again.serialize() == (path, arguments)
+    assert BaseEventTrigger.hash(path, arguments) == BaseEventTrigger.hash(path, stored)
+    assert getattr(again, "memory_key", None) == getattr(trigger, "memory_key", None)
 
 
 def test_a_path_is_its_text_wherever_it_stands() -> None:

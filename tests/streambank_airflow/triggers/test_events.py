@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.serialization.serialized_objects import BaseSerialization
-from airflow.triggers.base import BaseEventTrigger
 
 from streambank.core.errors import FormatError, InputError, StorageError
 from streambank.job.watermarks import EventTime
@@ -19,7 +17,6 @@ from streambank_airflow.triggers.events import (
     JobEventTrigger,
     WatermarkEventTrigger,
 )
-from tests.support.airflow_face.moved import import_string
 from tests.support.airflow_face.trigger_memory import EndOfTestError, TriggerMemory
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
@@ -31,18 +28,6 @@ COMMON: dict[str, Any] = {
     "checkpoint": "/data/checkpoints/flights",
     "poll_interval_s": 0.25,
 }
-TRIGGERS = [BatchCommittedEventTrigger(every=10, **COMMON), WatermarkEventTrigger(every="1d", **COMMON)]
-
-
-@pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda trigger: type(trigger).__name__)
-def test_it_is_made_again_from_what_airflow_stores(trigger: JobEventTrigger) -> None:
-    path, arguments = trigger.serialize()
-    stored = BaseSerialization.deserialize(BaseSerialization.serialize(arguments))
-    again = import_string(path)(**stored)
-
-    assert again.serialize() == (path, arguments)
-    assert again.memory_key == trigger.memory_key
-    assert BaseEventTrigger.hash(path, arguments) == BaseEventTrigger.hash(path, stored)
 
 
 def test_each_follows_its_own_stream_in_its_own_steps() -> None:

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,6 +99,17 @@ def event_of(ti_id: Any) -> Any:
     return kwargs["event"]
 
 
+def waits_in_a_triggerer(patch: pytest.MonkeyPatch, folder: Path, meanwhile: Callable[[Any], Any]) -> None:
+    """Let a task of `dag.test` wait in a real triggerer; `meanwhile` gives the event, by the task's id."""
+
+    def wait(trigger: Any, ti: Any) -> Any:
+        deferred_again(ti.id)
+        with triggerer(folder):
+            return SimpleNamespace(payload=meanwhile(ti.id))
+
+    patch.setattr("airflow.sdk.definitions.dag._run_inline_trigger", wait)
+
+
 @pytest.mark.storm
 @pytest.mark.usefixtures("airflow_database")
 def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,21 +117,13 @@ def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.
     assert pid is not None
     events: list[Any] = []
 
-    class Event:
-        """What `dag.test` wants of a trigger."""
+    def gone(ti_id: Any) -> Any:
+        poll(lambda: triggerer_of(ti_id) is not None, timeout_s=120)
+        os.kill(pid, signal.SIGCONT)
+        events.append(poll(lambda: event_of(ti_id), timeout_s=120))
+        return events[-1]
 
-        def __init__(self, payload: Any) -> None:
-            self.payload = payload
-
-    def wait(trigger: Any, ti: Any) -> Event:
-        deferred_again(ti.id)
-        with triggerer(managed.folder):
-            poll(lambda: triggerer_of(ti.id) is not None, timeout_s=120)
-            os.kill(pid, signal.SIGCONT)
-            events.append(poll(lambda: event_of(ti.id), timeout_s=120))
-        return Event(events[-1])
-
-    monkeypatch.setattr("airflow.sdk.definitions.dag._run_inline_trigger", wait)
+    waits_in_a_triggerer(monkeypatch, managed.folder, gone)
     os.kill(pid, signal.SIGSTOP)
     with DAG("one_stop", schedule=None) as dag:
         StopStreamingJobOperator(
@@ -154,23 +158,13 @@ def test_a_watch_in_a_real_triggerer_keeps_the_page(
     write_dags(*build_dags(managed.jobs_file).values())
     seen: list[Any] = []
 
-    class Event:
-        """What `dag.test` wants of a trigger."""
+    def stopped(ti_id: Any) -> Any:
+        seen.append(poll(lambda: page.get(LINE), timeout_s=120))
+        poll(lambda: part_key("savepoints") in {*page.keys()}, timeout_s=180)
+        managed.stop()
+        return poll(lambda: event_of(ti_id), timeout_s=120)
 
-        def __init__(self, payload: Any) -> None:
-            self.payload = payload
-
-    def wait(trigger: Any, ti: Any) -> Event:
-        deferred_again(ti.id)
-        with triggerer(managed.folder):
-            seen.append(poll(lambda: page.get(LINE), timeout_s=120))
-            poll(lambda: part_key("savepoints") in {*page.keys()}, timeout_s=180)
-            managed.stop()
-            event = poll(lambda: event_of(ti.id), timeout_s=120)
-        assert "could not be kept" not in (managed.folder / "triggerer.log").read_text(encoding="utf-8")
-        return Event(event)
-
-    monkeypatch.setattr("airflow.sdk.definitions.dag._run_inline_trigger", wait)
+    waits_in_a_triggerer(monkeypatch, managed.folder, stopped)
     with DAG("flights.watch", schedule=None) as dag:
         KeepStreamingJobRunningOperator(
             task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.5
@@ -179,6 +173,7 @@ def test_a_watch_in_a_real_triggerer_keeps_the_page(
     run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
+    assert "could not be kept" not in (managed.folder / "triggerer.log").read_text(encoding="utf-8")
     assert seen[0]["state"] == "running" and seen[0]["watch"]["watched"]
     assert page.get(LINE)["state"] == "stopped"
 

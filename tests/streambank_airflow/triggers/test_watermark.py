@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.serialization.serialized_objects import BaseSerialization
 
 from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.job import JobView
-from tests.support.airflow_face.moved import import_string
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 MOMENT = "1970-01-01T00:00:05+00:00"
@@ -50,13 +48,6 @@ def test_parts_of_a_millisecond_are_waited_for() -> None:
 
     assert exact.judge(view(watermark_ms=5000)) is None
     assert exact.judge(view(watermark_ms=5001)) is not None
-
-
-def test_it_is_made_again_from_what_airflow_stores() -> None:
-    path, arguments = trigger(checkpoint="/ck", failed_states=["failed"], remember={"n": 1}).serialize()
-    stored = BaseSerialization.deserialize(BaseSerialization.serialize(arguments))
-
-    assert import_string(path)(**stored).serialize() == (path, arguments)
 
 
 @pytest.mark.parametrize("moment", ["1970-01-01T00:00:05", "soon", ""])
