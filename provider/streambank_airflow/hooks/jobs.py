@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.processes import is_same_run
 from streambank.core.errors import RefusedError, StorageError
+from streambank.core.verb_options import RestartOptions, StopOptions
 from streambank_airflow.hints import hint_for
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
@@ -58,24 +59,17 @@ class JobVerbs:
         self,
         ref: str,
         *,
-        obey_desired: bool,
-        wait: bool,
-        note: str,
         by: Mapping[str, str],
+        note: str = "",
+        obey_desired: bool = True,
+        wait: bool = True,
         fresh_start: bool = False,
     ) -> StartResult:
         """Make sure that a driver of a job runs: `streambank.job.start.start_job`."""
         from streambank.job.start import start_job
 
         job = self.declared.job(ref)
-        return start_job(
-            job,
-            by=by,
-            why=note,
-            obey_desired=obey_desired,
-            wait=wait,
-            fresh_start=fresh_start,
-        )
+        return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait, fresh_start=fresh_start)
 
     @connected
     def obeys(self, ref: str, asked_at: datetime | None, by: Mapping[str, str] | None = None) -> bool:
@@ -101,73 +95,62 @@ class JobVerbs:
     def ask_to_stop(
         self,
         ref: str,
+        options: StopOptions,
         *,
-        drain: bool,
-        force_after_s: float | None,
-        note: str,
         by: Mapping[str, str],
+        note: str = "",
         asker: str | None = None,
     ) -> StopAsked:
         """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
         from streambank.job.stop import ask_to_stop
 
         job = self.declared.job(ref)
+        drain, force_after_s = options.drain, options.force_after_s
         return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
 
     @connected
     def stop(
         self,
         ref: str,
+        options: StopOptions | None = None,
         *,
-        savepoint: bool,
-        drain: bool,
-        force_after_s: float | None,
-        note: str,
         by: Mapping[str, str],
+        note: str = "",
         asked: StopAsked | None = None,
     ) -> StopResult:
         """Stop a job, and keep it stopped: `streambank.job.stop.stop_job`."""
         from streambank.job.stop import stop_job
 
         job = self.declared.job(ref)
-        return stop_job(
-            job,
-            by=by,
-            why=note,
-            note=note,
-            savepoint=savepoint,
-            drain=drain,
-            force_after_s=force_after_s,
-            asked=asked,
-        )
+        return stop_job(job, by=by, why=note, note=note, asked=asked, **vars(options or StopOptions()))
 
     @connected
     def ask_to_restart(
-        self, ref: str, *, force_after_s: float | None, note: str, by: Mapping[str, str], asker: str
+        self, ref: str, options: RestartOptions, *, by: Mapping[str, str], asker: str, note: str = ""
     ) -> RestartAsked | None:
         """Ask a job's driver to make room for another: `streambank.job.restart.ask_to_restart`."""
         from streambank.job.restart import ask_to_restart
 
         job = self.declared.job(ref)
-        return ask_to_restart(job, by=by, why=note, force_after_s=force_after_s, asker=asker)
+        return ask_to_restart(job, by=by, why=note, asker=asker, **vars(options))
 
     @connected
     def restart(
         self,
         ref: str,
+        options: RestartOptions,
         *,
-        asked: RestartAsked | None,
-        asker: str,
-        force_after_s: float | None,
-        wait: bool,
-        note: str,
         by: Mapping[str, str],
+        asker: str,
+        note: str = "",
+        asked: RestartAsked | None = None,
+        wait: bool = True,
     ) -> RestartResult:
         """Stop a job and start it again in one operation: `streambank.job.restart.restart_job`."""
         from streambank.job.restart import restart_job
 
         job = self.declared.job(ref)
-        return restart_job(job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, asker=asker)
+        return restart_job(job, asked, by=by, why=note, wait=wait, asker=asker, **vars(options))
 
     @connected
     def require_stopped(self, ref: str) -> None:

@@ -64,6 +64,9 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
     shown: Mapping[str, int] | str | Template | None = None
     jobs_file: str | PathLike[str] | Template | None = None
     streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    if TYPE_CHECKING:  # and what Airflow's `ApprovalOperator` takes
+
+        def __init__(self, *, job: str, **kwargs: Any) -> None: ...
 
     def execute(self, context: Context) -> Any:
         """Ask; see the class.

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from streambank.work.executor import Executor
 
 
+Options = TypeVar("Options")
+
 REPORT_KEY = "report_markdown"
 """XCom key under which a report is left for people."""
 GENERATIONS_KEY = "planned_generations"
@@ -319,6 +321,10 @@ class StreambankOperator(FindsJobs, BaseOperator):
     def values_of(self, options: type[Any]) -> dict[str, Any]:
         """The arguments that a dataclass of options declares, by their names."""
         return {one.name: getattr(self, one.name) for one in options_of(options)}
+
+    def asked(self, options: type[Options]) -> Options:
+        """What the arguments say of a dataclass of options."""
+        return options(**self.values_of(options))
 
     def leave_generations(self, context: Context) -> None:
         """Leave the generations that a plan is of, for what is done when a person has approved it."""

@@ -55,7 +55,7 @@ class CompactCheckpointOperator(StreambankOperator, CompactOptions):
                 )
             reports = self.hook.checkpoints.compact(
                 self.job,
-                CompactOptions(**self.values_of(CompactOptions)),
+                self.asked(CompactOptions),
                 label=_label(context),
                 note=self.why,
                 by=asked_by(context),
@@ -204,7 +204,7 @@ class CleanJobOperator(StreambankOperator, CleanOptions):
                 raise AirflowSkipException("This run does not include this step.")
             report = self.hook.checkpoints.clean(
                 self.job,
-                CleanOptions(**self.values_of(CleanOptions)),
+                self.asked(CleanOptions),
                 dry_run=self.plan_only,
                 note=self.why,
                 by=asked_by(context),

@@ -271,7 +271,9 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
             self.check_deferrable()
             if self.if_running == "refuse":
                 self.hook.jobs.require_stopped(self.job)
-            asked = self.hook.jobs.ask_to_stop(self.job, asker=asker(context), **self._how(context))
+            asked = self.hook.jobs.ask_to_stop(
+                self.job, self.asked(StopOptions), asker=asker(context), **self._how(context)
+            )
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
         return self._finish(context, asked)
@@ -311,12 +313,7 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
             )
 
     def _how(self, context: Context) -> dict[str, Any]:
-        return {
-            "drain": self.drain,
-            "force_after_s": self.force_after_s,
-            "note": self.why,
-            "by": asked_by(context),
-        }
+        return {"note": self.why, "by": asked_by(context)}
 
     def _defer(self, asked: StopAsked, epoch: int) -> NoReturn:
         from streambank_airflow.triggers.job import DriverGoneTrigger
@@ -341,9 +338,8 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
         from streambank.job.stop import HOW
 
         with airflow_failures():
-            result = self.hook.jobs.stop(
-                self.job, savepoint=self.savepoint, asked=asked, **self._how(context)
-            )
+            options = self.asked(StopOptions)
+            result = self.hook.jobs.stop(self.job, options, asked=asked, **self._how(context))
             for query, taken in result.savepoints.items():
                 name = str(QueryRef.of(self.job, query))
                 event: dict[str, JsonValue] = {
@@ -398,7 +394,10 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
                     code="bad-option",
                     hint="Use fresh_start with a start instead.",
                 )
-            asked = self.hook.jobs.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
+            asked = None
+            if self.deferrable:
+                options = self.asked(RestartOptions)
+                asked = self.hook.jobs.ask_to_restart(self.job, options, **self._how(context))
         if asked is not None and asked.stop.epoch is not None:
             self._wait_for_end(asked, asked.stop.epoch)
         return self._go_on(context, asked)
@@ -409,12 +408,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
         return False
 
     def _how(self, context: Context) -> dict[str, Any]:
-        return {
-            "force_after_s": self.force_after_s,
-            "note": self.why,
-            "by": asked_by(context),
-            "asker": asker(context),
-        }
+        return {"note": self.why, "by": asked_by(context), "asker": asker(context)}
 
     def _wait_for_end(self, asked: RestartAsked, epoch: int) -> NoReturn:
         from streambank_airflow.triggers.job import DriverGoneTrigger
@@ -449,9 +443,8 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
 
     def _restart(self, context: Context, asked: RestartAsked | None) -> RestartResult:
         try:
-            result = self.hook.jobs.restart(
-                self.job, asked=asked, wait=not self.deferrable, **self._how(context)
-            )
+            options, wait = self.asked(RestartOptions), not self.deferrable
+            result = self.hook.jobs.restart(self.job, options, asked=asked, wait=wait, **self._how(context))
         except Exception:
             self.show_driver_failure()
             raise

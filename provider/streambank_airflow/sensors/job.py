@@ -46,15 +46,8 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
     says: ClassVar[tuple[str, ...]] = (
-        "job",
-        "state",
-        "why",
-        "desired",
-        "operation",
-        "epoch",
-        "batch",
-        "idle",
-    )
+        "job", "state", "why", "desired", "operation", "epoch", "batch", "idle",
+    )  # fmt: skip
     """What of an event goes into the XCom."""
 
     job: str | Template
@@ -62,6 +55,12 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     streambank_conn_id: str | Template = DEFAULT_CONN_ID
     failed_states: Sequence[str] = ()
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    if TYPE_CHECKING:  # what Airflow's sensor takes
+        poke_interval: Any = 5.0
+        timeout: Any = 0.0
+        mode: Any = "poke"
+        soft_fail: Any = False
+        exponential_backoff: Any = False
     _watcher = cast("Watcher | None", None)  # annotated, it would be a field to mypy
 
     def after_init(self) -> None:

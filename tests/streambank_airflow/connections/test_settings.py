@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, StorageError
-from streambank.core.verb_options import TakeOptions
+from streambank.core.verb_options import StopOptions, TakeOptions
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -222,7 +222,7 @@ def test_a_driver_gets_nothing_of_it(
         return handle
 
     monkeypatch.setattr(LocalLauncher, "submit", noting)
-    hook.jobs.start("flights", obey_desired=False, wait=True, note="", by={})
+    hook.jobs.start("flights", obey_desired=False, by={})
     managed.wait_for_batch(1)
     (pids,) = launches
     assert pids
@@ -231,7 +231,7 @@ def test_a_driver_gets_nothing_of_it(
         told = process.joinpath("environ").read_bytes() + process.joinpath("cmdline").read_bytes()
         assert b"PATH=" in told
         assert not [secret for secret in (*SECRETS, KEY) if secret.encode() in told]
-    stopped = hook.jobs.stop("flights", savepoint=True, drain=False, force_after_s=None, note="", by={})
+    stopped = hook.jobs.stop("flights", StopOptions(savepoint=True), by={})
     assert stopped.savepoints
     poll(lambda: not managed.driver_lives())
     files = [path for path in managed.folder.rglob("*") if path.is_file()]

@@ -190,12 +190,12 @@ def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lamb
     """Let the first attempt to finish a stop fail as a disk does; what each was to finish is in the list."""
     finish, seen = JobVerbs.stop, []
 
-    def stop(self: JobVerbs, ref: str, **how: Any) -> Any:
+    def stop(self: JobVerbs, ref: str, options: Any, **how: Any) -> Any:
         seen.append(how["asked"])
         if len(seen) == 1:
             meanwhile()
             raise StorageError("The disk is away.", code="storage")
-        return finish(self, ref, **how)
+        return finish(self, ref, options, **how)
 
     patch.setattr(JobVerbs, "stop", stop)
     return seen
