@@ -55,7 +55,6 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
             plan where another one counts since.
     """
 
-    ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
 
     job: str | Template

@@ -60,6 +60,7 @@ class FindsJobs:
     be a `Template`, are template fields: what a run fills in is read by its type before the task works.
     """
 
+    ui_color = "#d6e8ee"
     template_fields: Any = ()
     arguments: ClassVar[Mapping[str, Declared]] = {}
     """Those of the arguments that are read by their types."""
@@ -289,7 +290,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
         on_failure_callback: InitVar[Any] = None
         on_success_callback: InitVar[Any] = None
         on_retry_callback: InitVar[Any] = None
-    ui_color = "#d6e8ee"
     at_failure = (alert_of_failure,)
     alert_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of alerts that its failure is, whatever the error."""

@@ -31,7 +31,6 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             with `query`, `code`, `severity`, `file`, `cause`, `effect`, `hint`.
     """
 
-    ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ("line", "findings")
 
     job: str | Template

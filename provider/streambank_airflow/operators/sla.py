@@ -71,7 +71,6 @@ class CheckSlaOperator(FindsJobs, BaseOperator, SlaOptions):
             all of one job; of several those that are broken or warn.
     """
 
-    ui_color = "#d6e8ee"
     at_failure = (alert_of_failure,)
 
     job: str | Template | None = None

@@ -43,7 +43,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     """
 
     usual: ClassVar[Mapping[str, Any]] = {"poke_interval": 5.0}
-    ui_color = "#d6e8ee"
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
     says: ClassVar[tuple[str, ...]] = (
         "job", "state", "why", "desired", "operation", "epoch", "batch", "idle",

@@ -32,13 +32,6 @@ def dags_of(managed: Managed) -> dict[str, DAG]:
     return build_dags(managed.jobs_file)
 
 
-def only_once(dag: DAG) -> DAG:
-    """The same DAG without retries, so that a test of a failure does not wait for them."""
-    for task in dag.tasks:
-        task.retries = 0
-    return dag
-
-
 def test_each_job_gets_its_dags_that_airflow_can_serialize(managed: Managed) -> None:
     dags = dags_of(managed)
 
@@ -127,7 +120,8 @@ def test_a_damaged_savepoint_fails_its_verification(
             data = pack.read_bytes()
             pack.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
-    run = run_dag(only_once(dags_of(managed)["flights.savepoint"]), run_conf={"verify": "full"})
+    dags = build_dags(managed.jobs_file, default_args={"retries": 0})
+    run = run_dag(dags["flights.savepoint"], run_conf={"verify": "full"})
 
     assert task_states(run)["verify"] == "failed"
     assert "Hint:" in capfd.readouterr().out
@@ -180,11 +174,8 @@ def test_a_disaster_is_restored_once_a_person_approves(
     assert done["sink_effect"]
     assert xcom(run, "start")["batch"] > took["batch"]
     assert managed.driver_lives()
-    desired = managed.control.desired()
-    assert desired is not None
-    assert desired.state == "running"
-    generation = managed.control.generation()
-    assert generation is not None
+    assert managed.desired.state == "running"
+    generation = managed.generation
     assert (generation.number, generation.from_savepoint) == (2, took["savepoint"])
 
 
@@ -200,9 +191,7 @@ def test_a_person_who_rejects_changes_nothing(airflow_database: None, managed: M
     states = task_states(run)
     assert {states.pop(task) for task in ("check_run", "plan", "approve")} == {"success"}
     assert set(states.values()) == {"skipped"}
-    generation = managed.control.generation()
-    assert generation is not None
-    assert generation.number == 1
+    assert managed.generation.number == 1
     assert not managed.driver_lives()
 
 

@@ -31,10 +31,7 @@ def savepoint_dag(managed: Managed, *, savepoint: str = "sweep = true", replica:
         text = text.replace("[jobs.flights.savepoint]", f"[jobs.flights.savepoint]\n{savepoint}")
         text += f'[jobs.flights.retention]\nkeep_last = 1\n[jobs.flights.replicate]\nto = ["{replica}"]\n'
         managed.jobs_file.write_text(text, encoding="utf-8")
-    dag = build_dags(managed.jobs_file)["flights.savepoint"]
-    for task in dag.tasks:
-        task.retries = 0
-    return dag
+    return build_dags(managed.jobs_file, default_args={"retries": 0})["flights.savepoint"]
 
 
 TRAINS = """

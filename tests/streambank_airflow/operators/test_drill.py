@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 
 from streambank.code.vouched import state_folder
 from streambank.control.control import JobControl
@@ -26,7 +26,7 @@ from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.base import REPORT_KEY
 from streambank_airflow.operators.drill import RunDrillOperator
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import BY, Managed
 from tests.support.repository.damaged_savepoints import damage_alone
@@ -48,12 +48,7 @@ def saved(managed: Managed) -> Managed:
     return managed
 
 
-def dag_of(managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_drill", schedule=None) as dag:
-        RunDrillOperator(
-            task_id="drill", job="flights", jobs_file=str(managed.jobs_file), **{"retries": 0, **arguments}
-        )
-    return dag
+dag_of = partial(one_task, RunDrillOperator, dag_id="one_drill", task_id="drill", retries=0)
 
 
 def copies(managed: Managed) -> list[Path]:
@@ -94,11 +89,7 @@ def test_a_drill_leaves_its_report_and_the_job_runs_on(saved: Managed) -> None:
 def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
     saved: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    chat = saved.folder / "chat"
-    saved.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
-        f'args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["drill-failed"]\n'
-    )
+    chat = saved.declare_alerts("drill-failed")
     saved.differs.touch()
     dag = dag_of(saved, retries=3)
     run = run_dag(dag)

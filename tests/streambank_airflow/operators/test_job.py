@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -20,24 +19,18 @@ from streambank_airflow.operators.job import (
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
-from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import asset_events, one_task, run_dag, task_states, xcom
 from tests.support.jobs.managed_job import Managed, meanwhile
 from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
 
-def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_task", schedule=None) as dag:
-        task(task_id="task", job="flights", jobs_file=managed.jobs_file, **arguments)
-    return dag
-
-
 @pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
     managed: Managed, deferrable: bool
 ) -> None:
-    dag = dag_of(StartStreamingJobOperator, managed, deferrable=deferrable, note="for a test")
+    dag = one_task(StartStreamingJobOperator, managed, deferrable=deferrable, note="for a test")
 
     first = run_dag(dag)
     second = run_dag(dag)
@@ -50,8 +43,7 @@ def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
     again = xcom(second, "task")
     assert again["state"] == "already-running"
     assert {again[key] == result[key] for key in ("epoch", "launch_id", "pid")} == {True}
-    desired = managed.control.desired()
-    assert desired is not None
+    desired = managed.desired
     assert (desired.state, desired.why) == ("running", "for a test")
     assert desired.by["dag_id"] == "one_task"
     assert desired.by["triggered_by"] == "dag_test"
@@ -60,7 +52,7 @@ def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
 def test_a_good_start_says_batch_time_and_log_and_copies_nothing(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = run_dag(dag_of(StartStreamingJobOperator, managed))
+    run = run_dag(one_task(StartStreamingJobOperator, managed))
 
     assert xcom(run, "task", DRIVER_LOG_KEY) == "", "a button would lead to the page on which it stands"
     said = capfd.readouterr().out
@@ -77,7 +69,7 @@ def test_a_driver_that_dies_at_once_fails_the_start_with_its_last_lines(
 ) -> None:
     managed.dies.write_text("0")
 
-    run = run_dag(dag_of(StartStreamingJobOperator, managed, deferrable=deferrable))
+    run = run_dag(one_task(StartStreamingJobOperator, managed, deferrable=deferrable))
 
     assert task_states(run) == {"task": "failed"}
     assert "driver | it does not feel well" in capfd.readouterr().out
@@ -96,7 +88,7 @@ def test_a_drivers_death_begins_with_its_cause(
         declared.replace("args = [", f'args = ["--last-words", {json.dumps(words)}, ')
     )
 
-    run = run_dag(dag_of(StartStreamingJobOperator, managed, deferrable=deferrable))
+    run = run_dag(one_task(StartStreamingJobOperator, managed, deferrable=deferrable))
 
     assert task_states(run) == {"task": "failed"}
     said = capfd.readouterr().out.splitlines()
@@ -111,7 +103,7 @@ def test_a_drivers_death_begins_with_its_cause(
 def test_a_stop_that_came_after_the_run_was_asked_for_counts(managed: Managed) -> None:
     managed.control.set_desired("stopped", by={"user": "somebody"})
 
-    run = run_dag(dag_of(StartStreamingJobOperator, managed), run_after=utcnow() - timedelta(minutes=5))
+    run = run_dag(one_task(StartStreamingJobOperator, managed), run_after=utcnow() - timedelta(minutes=5))
 
     assert task_states(run) == {"task": "skipped"}
     assert managed.control.lease.view() is None
@@ -120,20 +112,20 @@ def test_a_stop_that_came_after_the_run_was_asked_for_counts(managed: Managed) -
 def test_a_stop_that_came_before_is_undone_by_whoever_asks_for_a_start(managed: Managed) -> None:
     managed.control.set_desired("stopped", by={"user": "somebody"})
 
-    run = run_dag(dag_of(StartStreamingJobOperator, managed))
+    run = run_dag(one_task(StartStreamingJobOperator, managed))
 
     assert task_states(run) == {"task": "success"}
 
 
 def test_a_start_may_depend_on_a_forms_answer(managed: Managed) -> None:
-    dag = dag_of(StartStreamingJobOperator, managed, only_if="{{ dag_run.conf['start'] }}")
+    dag = one_task(StartStreamingJobOperator, managed, only_if="{{ dag_run.conf['start'] }}")
 
     assert task_states(run_dag(dag, run_conf={"start": False})) == {"task": "skipped"}
     assert managed.control.desired() is None
 
 
 def test_it_is_kept_running_until_somebody_stops_it(managed: Managed) -> None:
-    dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
+    dag = one_task(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
     with meanwhile(
         managed,
         lambda: managed.wait_for_batch(2),
@@ -154,7 +146,7 @@ def test_it_is_kept_running_until_somebody_stops_it(managed: Managed) -> None:
 def test_a_job_that_was_stopped_in_between_is_not_started_by_who_keeps_it_running(managed: Managed) -> None:
     managed.control.set_desired("stopped", by={"user": "somebody", "host": "here"}, why="maintenance")
 
-    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed))
+    run = run_dag(one_task(KeepStreamingJobRunningOperator, managed))
 
     assert xcom(run, "task")["why"] == "stopped by somebody on here: maintenance"
     assert managed.control.lease.view() is None
@@ -167,7 +159,7 @@ def test_drivers_that_never_get_on_end_in_a_failure(
     managed.start()
     managed.wait_for_batch(0)
     managed.dies.write_text("0")
-    dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
+    dag = one_task(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
 
     run = run_dag(dag)
 
@@ -190,7 +182,7 @@ def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> Non
         managed.stop()
 
     with meanwhile(managed, restore):
-        run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1))
+        run = run_dag(one_task(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1))
 
     assert seen == [1]
     assert xcom(run, "task")["restarts"] == 1
@@ -207,7 +199,7 @@ def test_a_job_whose_checkpoint_is_gone_is_left_to_a_restore(
     managed.kill()
     shutil.rmtree(managed.checkpoint)
 
-    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, retries=3))
+    run = run_dag(one_task(KeepStreamingJobRunningOperator, managed, retries=3))
 
     assert task_states(run) == {"task": "failed"}
     out = capfd.readouterr().out
@@ -219,7 +211,7 @@ def test_a_stop_is_at_a_batch_boundary_and_takes_a_savepoint_where_wanted(manage
     managed.start()
     before = len(asset_events())
 
-    run = run_dag(dag_of(StopStreamingJobOperator, managed, savepoint=True, note="the end"))
+    run = run_dag(one_task(StopStreamingJobOperator, managed, savepoint=True, note="the end"))
 
     result = xcom(run, "task")
     assert (result["state"], result["how"]) == ("stopped", "boundary")
@@ -236,25 +228,23 @@ def test_a_stop_without_a_savepoint_is_no_event_of_the_asset(managed: Managed) -
     managed.start()
     before = len(asset_events())
 
-    assert task_states(run_dag(dag_of(StopStreamingJobOperator, managed))) == {"task": "success"}
+    assert task_states(run_dag(one_task(StopStreamingJobOperator, managed))) == {"task": "success"}
 
     assert len(asset_events()) == before
 
 
 def test_a_stop_of_a_stopped_job_is_a_clear_answer(managed: Managed) -> None:
-    run = run_dag(dag_of(StopStreamingJobOperator, managed))
+    run = run_dag(one_task(StopStreamingJobOperator, managed))
 
     assert xcom(run, "task")["state"] == "already-stopped"
-    desired = managed.control.desired()
-    assert desired is not None
-    assert desired.state == "stopped"
+    assert managed.desired.state == "stopped"
 
 
 @pytest.mark.storm
 def test_a_stop_may_be_told_to_touch_no_job_that_lives(managed: Managed) -> None:
     managed.start()
 
-    run = run_dag(dag_of(StopStreamingJobOperator, managed, if_running="refuse", retries=3))
+    run = run_dag(one_task(StopStreamingJobOperator, managed, if_running="refuse", retries=3))
 
     assert task_states(run) == {"task": "failed"}
     assert managed.driver_lives()

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
 from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import RestartStreamingJobOperator
 from streambank_airflow.triggers.job import DriverGoneTrigger
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -20,15 +20,9 @@ pytestmark = pytest.mark.usefixtures("airflow_database")
 WAIT = DriverGoneTrigger.run
 
 
-def dag_of(managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_restart", schedule=None) as dag:
-        RestartStreamingJobOperator(
-            task_id="task",
-            job="flights",
-            jobs_file=str(managed.jobs_file),
-            **{"poll_interval_s": 0.05, "note": "new code", **arguments},
-        )
-    return dag
+dag_of = partial(
+    one_task, RestartStreamingJobOperator, dag_id="one_restart", poll_interval_s=0.05, note="new code"
+)
 
 
 def epoch(managed: Managed) -> int:

@@ -8,11 +8,11 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import TriggerEvent
 
@@ -24,7 +24,7 @@ from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watch.job import JobView
-from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import asset_events, one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.moved import import_string
 from tests.support.jobs.managed_job import Managed
 from tests.support.waiting import poll
@@ -35,17 +35,7 @@ WAIT = DriverGoneTrigger.run
 JUDGE = DriverGoneTrigger.judge
 
 
-def stop_dag(managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_stop", schedule=None) as dag:
-        StopStreamingJobOperator(
-            task_id="task",
-            job="flights",
-            jobs_file=managed.jobs_file,
-            deferrable=True,
-            poll_interval_s=0.05,
-            **arguments,
-        )
-    return dag
+stop_dag = partial(one_task, StopStreamingJobOperator, deferrable=True, poll_interval_s=0.05)
 
 
 def in_the_triggerer(
@@ -181,9 +171,7 @@ def test_nothing_is_waited_for_where_no_driver_lives(
     run = run_dag(stop_dag(managed))
 
     assert xcom(run, "task")["state"] == "already-stopped"
-    desired = managed.control.desired()
-    assert desired is not None
-    assert desired.state == "stopped"
+    assert managed.desired.state == "stopped"
 
 
 def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None) -> list[StopAsked]:
@@ -243,9 +231,7 @@ def test_a_try_after_a_failure_asks_no_driver_that_was_started_in_between(
     assert len(seen) == 1
     assert managed.driver_lives()
     assert requests(managed) == 1
-    desired = managed.control.desired()
-    assert desired is not None
-    assert desired.state == "running"
+    assert managed.desired.state == "running"
 
 
 def test_tries_are_one_asker_until_a_person_clears_the_task() -> None:

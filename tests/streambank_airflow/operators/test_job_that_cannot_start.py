@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
-from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states
 from tests.support.jobs.managed_job import BY, Managed, meanwhile
 from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
 
-def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_task", schedule=None) as dag:
-        task(
-            task_id="task",
-            job="flights",
-            jobs_file=str(managed.jobs_file),
-            retry_delay=timedelta(0),
-            retry_exponential_backoff=False,
-            **arguments,
-        )
-    return dag
+dag_of = partial(one_task, retry_delay=timedelta(0), retry_exponential_backoff=False)
 
 
 @pytest.mark.parametrize("task", [StartStreamingJobOperator, KeepStreamingJobRunningOperator])

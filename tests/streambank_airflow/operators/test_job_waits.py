@@ -18,7 +18,7 @@ from streambank.storage.local.space import space_at
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.drivers.waited_for import Faults, alerts, declare_alerts, kinds, launches, wait_less
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
@@ -49,9 +49,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 
 def dag_of(managed: Managed, task: Any = StartStreamingJobOperator, **arguments: Any) -> DAG:
     declare_alerts(managed)
-    with DAG("start", schedule=None) as dag:
-        task(task_id="task", job="flights", jobs_file=str(managed.jobs_file), **arguments)
-    return dag
+    return one_task(task, managed, "start", **arguments)
 
 
 @pytest.mark.parametrize("how", PATIENT)

@@ -12,7 +12,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from streambank.control.control import JobControl
@@ -26,7 +25,7 @@ from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.triggers.job import PauseTrigger
 from streambank_airflow.watch.job import WatchSigns, WatchState
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, meanwhile
 from tests.support.storage.faulty_store import Fault, FaultyStore
@@ -44,12 +43,7 @@ kinds = ["not-watched"]
 """
 
 
-def dag_of(managed: Managed, **arguments: Any) -> DAG:
-    with DAG("keep", schedule=None) as dag:
-        KeepStreamingJobRunningOperator(
-            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1, **arguments
-        )
-    return dag
+dag_of = partial(one_task, KeepStreamingJobRunningOperator, dag_id="keep", poll_interval_s=0.1)
 
 
 def events(managed: Managed, kind: str) -> list[dict[str, Any]]:
@@ -125,8 +119,7 @@ def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_ne
     assert given_up["error"] == "java.lang.IllegalStateException: stuck with password=***"
     assert given_up["savepoints"]["main"].startswith(f"{taken} of batch ")
     assert f"Last good savepoint: {taken}" in out
-    desired = managed.control.desired()
-    assert desired is not None and desired.state == "running", "what is meant to be is left to a person"
+    assert managed.desired.state == "running", "what is meant to be is left to a person"
     assert managed.driver_lives(), "and so is what there is to look at"
 
 

@@ -21,7 +21,7 @@ from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.triggers.job import JobEndTrigger, PauseTrigger
 from streambank_airflow.watch.job import JobWatcher
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.drivers.waited_for import Faults, alerts, declare_alerts, kinds, launches, wait_less
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
@@ -42,11 +42,7 @@ def given_up(managed: Managed) -> bool:
 
 def dag_of(managed: Managed) -> DAG:
     declare_alerts(managed)
-    with DAG("keep", schedule=None) as dag:
-        KeepStreamingJobRunningOperator(
-            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1
-        )
-    return dag
+    return one_task(KeepStreamingJobRunningOperator, managed, "keep", poll_interval_s=0.1)
 
 
 def test_a_full_disk_is_waited_for_and_alerted_once(

@@ -87,8 +87,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     shown = xcom(run, "plan", PLAN_KEY)
     assert f"| Writes to | `{new.as_uri()}` instead of `{out.as_uri()}` |" in shown
     assert "must write to" in shown
-    generation = managed.control.generation()
-    assert generation is not None
+    generation = managed.generation
     assert (generation.number, generation.new_sinks) == (2, {out.as_uri(): new.as_uri()})
     batch = xcom(run, "restore")["batch"]
     assert sorted(open_store(new).names("_spark_metadata")) == [str(number) for number in range(batch + 1)]
@@ -117,9 +116,7 @@ def answering(option: str, before: Callable[[], None] = lambda: None) -> Iterato
 
 
 def restore(managed: Managed, **how: Any) -> Any:
-    dag = build_dags(managed.jobs_file)["flights.restore"]
-    for task in dag.tasks:
-        task.retries = 0
+    dag = build_dags(managed.jobs_file, default_args={"retries": 0})["flights.restore"]
     return run_dag(dag, **{"mark_success_pattern": f"stop|{AFTERWARDS}", **how})
 
 
@@ -156,9 +153,7 @@ def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
     assert f"- **{ROLLBACK}**: Files of later batches are set aside" in question.body
     assert (task_states(run)["plan"], task_states(run)["restore"]) == ("success", "success")
     assert later.exists() == stays
-    generation = managed.control.generation()
-    assert generation is not None
-    assert generation.number == 2
+    assert managed.generation.number == 2
 
 
 @pytest.mark.storm
@@ -230,9 +225,7 @@ def test_a_choice_holds_only_for_what_was_shown(
 
     assert task_states(run)["restore"] == "failed"
     assert "approval-outdated" in capfd.readouterr().out
-    generation = managed.control.generation()
-    assert generation is not None
-    assert generation.number == 1
+    assert managed.generation.number == 1
 
 
 @pytest.mark.parametrize("option", ["rollback", "accept"])
@@ -253,20 +246,14 @@ def test_no_more_output_is_given_up_than_was_shown(
     said = capfd.readouterr().out
     assert f"Query flights has gone on to batch {shown + 1}, but the plan ended at batch {shown}." in said
     assert "[approval-outdated]" in said
-    generation = managed.control.generation()
-    assert generation is not None
-    assert generation.number == 1
+    assert managed.generation.number == 1
 
 
 @pytest.mark.storm
 def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands_still(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = managed.folder / "alerts"
-    managed.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
-        f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["giving-up"]\n'
-    )
+    file = managed.declare_alerts("giving-up")
     managed.start()
     gone = managed.repository.store.child("savepoints")
 
@@ -313,12 +300,10 @@ def test_a_job_is_not_stopped_for_a_restore_that_could_not_hand_it_over(
 def test_a_restore_is_red_where_no_run_takes_the_job_over(
     managed: Managed, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dags = build_dags(managed.jobs_file)
+    dags = build_dags(managed.jobs_file, default_args={"retries": 0})
     write_dags(dags["flights.run"])
     pause("flights.run", False)
     dag = dags["flights.restore"]
-    for task in dag.tasks:
-        task.retries = 0
     dag.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
     monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
 
@@ -347,8 +332,7 @@ def test_of_a_sink_that_is_not_guarded_a_person_may_leave_later_output(managed: 
     assert f"to {ahead} were sent to a sink that is not guarded." in question.subject
     assert "ForeachBatchSink" in question.body
     assert task_states(run)["restore"] == "success"
-    generation = managed.control.generation()
-    assert generation is not None
+    generation = managed.generation
     assert (generation.number, generation.from_savepoint) == (2, xcom(run, "plan")["savepoint"])
 
 

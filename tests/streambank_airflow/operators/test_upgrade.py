@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG
 
 from streambank.code.chosen import as_chosen
 from streambank.upgrade.record import newest_upgrade
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.base import REPORT_KEY
 from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import Managed
 from tests.support.jobs.upgraded_job import deploy
@@ -32,12 +32,7 @@ def running(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> Managed:
     return managed
 
 
-def dag_of(managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_upgrade", schedule=None) as dag:
-        UpgradeStreamingJobOperator(
-            task_id="upgrade", job="flights", jobs_file=str(managed.jobs_file), watch_s=1.0, **arguments
-        )
-    return dag
+dag_of = partial(one_task, UpgradeStreamingJobOperator, dag_id="one_upgrade", task_id="upgrade", watch_s=1.0)
 
 
 @pytest.mark.storm
@@ -60,12 +55,7 @@ def test_the_form_of_a_job_upgrades_it(running: Managed) -> None:
 def test_an_upgrade_that_is_refused_fails_the_task_for_good(
     running: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    chat = running.folder / "chat"
-    running.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
-        f'args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\n'
-        'kinds = ["upgrade-failed"]\n'
-    )
+    chat = running.declare_alerts("upgrade-failed")
     running.differs.touch()
     run = run_dag(dag_of(running, compare="values", retries=2))
     assert task_states(run) == {"upgrade": "failed"}

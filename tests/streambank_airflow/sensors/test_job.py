@@ -7,24 +7,19 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk import DAG
 
 from streambank.control.claims import Claim, Holder
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import InputError
-from streambank_airflow.sensors.job import BatchCommittedSensor, JobSensor, StreamingJobStatusSensor
+from streambank_airflow.sensors.job import BatchCommittedSensor, StreamingJobStatusSensor
 from streambank_airflow.triggers.job import BatchCommittedTrigger, JobStatusTrigger
-from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.releases import needs_3_3
 from tests.support.jobs.declared import ELSEWHERE
 from tests.support.jobs.managed_job import Managed
 
-
-def dag_of(sensor: type[JobSensor], managed: Managed, **arguments: Any) -> DAG:
-    with DAG("one_sensor", schedule=None) as dag:
-        sensor(task_id="task", job="flights", jobs_file=managed.jobs_file, poke_interval=0.1, **arguments)
-    return dag
+dag_of = partial(one_task, poke_interval=0.1)
 
 
 @pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
@@ -108,17 +103,7 @@ def test_a_batch_is_waited_for_by_a_sensor_that_is_rescheduled(
 ) -> None:
     managed.start()
     newest = managed.last_batch()
-    with DAG("one_sensor", schedule=None) as dag:
-        BatchCommittedSensor(
-            task_id="task",
-            job="flights",
-            jobs_file=managed.jobs_file,
-            poke_interval=1,
-            mode="reschedule",
-            timeout=120,
-        )
-
-    run = run_dag(dag)
+    run = run_dag(dag_of(BatchCommittedSensor, managed, poke_interval=1, mode="reschedule", timeout=120))
 
     assert task_states(run) == {"task": "success"}
     assert xcom(run, "task")["batch"] > newest

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
     from sqlalchemy.engine.interfaces import DBAPIConnection
 
+    from tests.support.jobs.managed_job import Managed
+
 _FINALIZE = task_runner.finalize
 BUNDLE = "dags-folder"
 """The bundle of DAGs that tests write."""
@@ -125,6 +127,17 @@ def pause(dag_id: str, paused: bool = True) -> None:
 
     with create_session() as session:
         session.get_one(DagModel, dag_id).is_paused = paused
+
+
+def one_task(
+    operator: Callable[..., Any], managed: Managed, dag_id: str = "one_task", **arguments: Any
+) -> DAG:
+    """A DAG with one task, on a declared job."""
+    from airflow.sdk import DAG
+
+    with DAG(dag_id, schedule=None) as dag:
+        operator(**{"task_id": "task", "job": "flights", "jobs_file": managed.jobs_file, **arguments})
+    return dag
 
 
 def run_dag(dag: DAG, **how: Any) -> Any:

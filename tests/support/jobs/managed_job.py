@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from streambank.control.control import JobControl
+from streambank.control.control import Desired, JobControl
+from streambank.control.generations import Generation
 from streambank.control.processes import who
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
@@ -57,6 +58,15 @@ class Managed:
         """Declare more, of this job or another."""
         self.jobs_file.write_text(self.jobs_file.read_text(encoding="utf-8") + more, encoding="utf-8")
 
+    def declare_alerts(self, *kinds: str) -> Path:
+        """Let a file have the alerts of these kinds."""
+        file = self.folder / "chat"
+        self.declare(
+            '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
+            f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = {list(kinds)}\n'
+        )
+        return file
+
     @property
     def job(self) -> Job:
         return load_jobs(self.jobs_file).job("flights")
@@ -64,6 +74,20 @@ class Managed:
     @property
     def control(self) -> JobControl:
         return self.job.records()
+
+    @property
+    def generation(self) -> Generation:
+        """The generation that counts."""
+        found = self.control.generation()
+        assert found is not None
+        return found
+
+    @property
+    def desired(self) -> Desired:
+        """What the job is meant to do."""
+        found = self.control.desired()
+        assert found is not None
+        return found
 
     @property
     def checkpoint(self) -> Path:
