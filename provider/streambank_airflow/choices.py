@@ -250,8 +250,6 @@ def check_form_places(
     """Make sure that a form names only places in which the job lets a restore write.
 
     Args:
-        query: Which of its queries; None for the only one.
-        into: The directory to restore into.
         new_sinks: The new output directories, by the old ones.
         jobs: All jobs of its file.
 
@@ -293,10 +291,7 @@ def drill_repositories(job: Job) -> tuple[str, ...]:
 
 
 def check_form_repository(job: Job, repository: str | None) -> None:
-    """Make sure that a form names only a repository that the job declares.
-
-    Args:
-        repository: What the form names; None for the usual one.
+    """Make sure that a form names only a repository that the job declares; None for the usual one.
 
     Raises:
         InputError: It names another one (code `place-not-allowed`).
@@ -318,10 +313,7 @@ def refresh_repositories(job: Job, copy: CopyPolicy) -> tuple[str, ...]:
 
 
 def check_form_copy(job: Job, copy: str, repository: str | None) -> None:
-    """Make sure that the form of a refresh names only a repository that the job declares.
-
-    Args:
-        repository: What the form names; None for the usual one.
+    """Make sure that the form of a refresh names only a repository that the job declares, or None.
 
     Raises:
         NotFoundError: There is no such copy (code `no-such-copy`).
@@ -339,10 +331,7 @@ def restore_repositories(job: Job) -> tuple[str, ...]:
 
 
 def check_form_origin(job: Job, repository: str | None) -> None:
-    """Make sure that a form lets a restore take savepoints only from what the job declares.
-
-    Args:
-        repository: What the form names; None for the job's repository.
+    """Make sure that a form lets a restore take savepoints only from what the job declares, or None.
 
     Raises:
         InputError: It names another one (code `place-not-allowed`).
@@ -436,9 +425,6 @@ _ENVIRONMENT = frozenset({"site-packages", "dist-packages"})
 
 def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -> None:
     """Make sure that the form of an upgrade runs no code but what it may, by the declaration.
-
-    Args:
-        application: The application that the form names; None for the declared one.
 
     Raises:
         InputError: It would (code `place-not-allowed`, `bad-option`).

@@ -134,11 +134,7 @@ class DagFile:
         }
 
     def defaults_of(self, job: Job) -> dict[str, Any]:
-        """The `default_args` of a job's DAGs.
-
-        Raises:
-            InputError: A function that the job declares cannot be imported (code `bad-declaration`).
-        """
+        """The `default_args` of a job's DAGs."""
         own = job.airflow
         declared = {
             "owner": own.owner,
@@ -177,8 +173,6 @@ class DagFile:
             summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
                 of DAGs shows the first one.
             schedule: When it runs by itself, by the clocks of the job's time zone.
-            one_at_a_time: Whether a second run waits for the first.
-            deadline: What Airflow is to watch of each run.
         """
         own, given = job.airflow, dict(self.dag_args)
         tags = {TAG, job.name, *job.tags, *given.pop("tags", ())}

@@ -104,7 +104,6 @@ def build_dags(
     whose description is the mistake, and whose tasks fail with it.
 
     Args:
-        jobs_file: The declaration, docs/reference/jobs.md.
         default_args: Arguments of all tasks, as in Airflow's `DAG(default_args=)`: `owner`, `pool`, `queue`,
             `on_failure_callback`, ...; not those on which the tasks rely (`OWN_DEFAULT_ARGS`).
         dag_args: Arguments of all DAGs: `access_control`, `tags`, `is_paused_upon_creation`,

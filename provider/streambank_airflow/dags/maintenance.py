@@ -31,10 +31,6 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
     repaired. Nothing is swept in a run that leaves something damaged: what is to be deleted may be what a
     repair needs. So of a job that declares its `generations`: what it has left is removed where its
     savepoints are not damaged.
-
-    Args:
-        policy: Its table `maintenance`.
-        file: What the DAG file says.
     """
     given = dict(file.dag_args)
     clocks = CLOCKS.format(policy.time_zone) if policy.time_zone and policy.schedule else ""

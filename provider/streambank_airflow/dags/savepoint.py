@@ -79,10 +79,7 @@ def savepoint_tasks(
     """Take and verify a savepoint of each query, and what follows, in the DAG or task group that is open.
 
     Args:
-        args: What every task gets: where the job is, and why it is done.
-        take: More arguments of the tasks that take.
         batches: Which batch of each query; None for the last committed one.
-        level: How each savepoint is verified.
         later: What follows, of `declared_later`, and whether it is done: a boolean or a template.
     """
     takes: list[StreambankOperator] = []

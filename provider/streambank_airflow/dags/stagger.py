@@ -26,7 +26,6 @@ def staggered(schedule: str, job: str, window_s: float, barred: Iterable[int] = 
 
     Args:
         schedule: A cron expression of five fields or one of Airflow's presets.
-        job: The job's name.
         window_s: Over how much time jobs are spread, in seconds.
         barred: Minutes of the hour at which such windows begin.
 
@@ -47,11 +46,7 @@ def staggered(schedule: str, job: str, window_s: float, barred: Iterable[int] = 
 
 
 def unshifted_alone(job: Job, jobs: Collection[Job]) -> Job:
-    """The job; with the minutes that it declares where no other job of its file has the same schedule.
-
-    Args:
-        jobs: All jobs of the file.
-    """
+    """The job; with the minutes that it declares where no other one of all `jobs` has the same schedule."""
     others = [other for other in jobs if other.name != job.name]
     saved, judged, drilled = job.savepoint, job.sla, job.drill
     saves, judges = _Times(saved.schedule, job.time_zone), _Times(judged.schedule, job.time_zone)

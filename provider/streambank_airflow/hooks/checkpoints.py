@@ -29,14 +29,10 @@ class CheckpointVerbs:
     def compact(
         self, ref: str, options: CompactOptions, *, label: str, note: str, by: Mapping[str, str]
     ) -> dict[str, CompactionReport]:
-        """Compact the current checkpoint of each query: `streambank.compaction.job.compact_job`.
+        """Compact the current checkpoint of each query, or of one: `streambank.compaction.job.compact_job`.
 
         Args:
-            ref: `job`, which means all its queries; or `job/query`.
             label: What tells this compaction from others: a retry with the same one goes on with it.
-
-        Raises:
-            StreambankError: Whatever `compact_job` raises.
         """
         from streambank.compaction.job import compact_job
 
@@ -55,14 +51,7 @@ class CheckpointVerbs:
 
     @connected
     def undo(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> UndoReport:
-        """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`.
-
-        Args:
-            quarantine: Where the files are.
-
-        Raises:
-            StreambankError: Whatever `undo_job` raises.
-        """
+        """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`."""
         from streambank.compaction.job import undo_job
 
         job = self.declared.job(ref)
@@ -70,14 +59,7 @@ class CheckpointVerbs:
 
     @connected
     def purge(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> PurgeReport:
-        """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`.
-
-        Args:
-            quarantine: Where the files are.
-
-        Raises:
-            StreambankError: Whatever `purge_job` raises.
-        """
+        """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`."""
         from streambank.compaction.job import purge_job
 
         job = self.declared.job(ref)
@@ -87,14 +69,7 @@ class CheckpointVerbs:
     def clean(
         self, ref: str, options: CleanOptions, *, dry_run: bool, note: str, by: Mapping[str, str]
     ) -> CleanReport:
-        """Remove what work on a job has left: `streambank.cleaning.clean.clean_job`.
-
-        Args:
-            ref: `job`, which means all its queries; or `job/query`.
-
-        Raises:
-            StreambankError: Whatever `clean_job` raises.
-        """
+        """Remove what work on a job, or on a query, has left: `streambank.cleaning.clean.clean_job`."""
         from streambank.cleaning.clean import clean_job
         from streambank.declaration.maintenance import given_generations
 

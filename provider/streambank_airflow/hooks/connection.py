@@ -37,11 +37,7 @@ def find_settings(conn_id: str) -> Settings:
 
 
 async def afind_settings(conn_id: str) -> Settings:
-    """The same for the triggerer, where a connection must not be asked for synchronously.
-
-    Raises:
-        InputError: See `find_settings`.
-    """
+    """The same for the triggerer, where a connection must not be asked for synchronously."""
     connection = await _afind_connection(conn_id)
     if connection is None:
         return _without_connection(conn_id)

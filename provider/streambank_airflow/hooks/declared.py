@@ -73,11 +73,7 @@ class DeclaredJobs:
 
     @cached_property
     def settings(self) -> Settings:
-        """What the connection says.
-
-        Raises:
-            InputError: See `streambank_airflow.hooks.connection.find_settings`.
-        """
+        """What the connection says (`find_settings`)."""
         return find_settings(self.streambank_conn_id)
 
     @contextmanager
@@ -107,11 +103,7 @@ class DeclaredJobs:
         return found
 
     def load(self) -> Declarations:
-        """All that the jobs file declares.
-
-        Raises:
-            InputError: Nobody names a file (code `no-declaration`), or it is wrong.
-        """
+        """All that the jobs file declares, without a mistake."""
         return self.read().whole()
 
     def read(self) -> Declarations:
@@ -154,9 +146,6 @@ class DeclaredJobs:
 
         Args:
             ref: `job` or `job/query`, or on a copy; whatever is not such a name stays as it is.
-
-        Raises:
-            InputError: The jobs file is wrong.
         """
         if SEPARATOR not in ref:
             return ref
@@ -170,23 +159,17 @@ class DeclaredJobs:
         return str(QueryRef(copy_name(asked.job, copy), asked.query))
 
     def job(self, ref: str, site: str | None = None) -> Job:
-        """A declared job, by its name or that of one of its queries.
-
-        Raises:
-            StreambankError: See `find`.
-        """
+        """A declared job, by its name or that of one of its queries; see `find`."""
         return self.find(ref, site)[0]
 
     def whole(self, ref: str, work: str) -> Job:
-        """A declared job, for work that is of a whole one.
+        """A declared job, or `job@copy`, for work that is of a whole one; see `find`.
 
         Args:
-            ref: `job`, or `job@copy`.
             work: What it is, for the refusal: `An upgrade`.
 
         Raises:
             InputError: A query is named (code `bad-option`).
-            StreambankError: See `find`.
         """
         job, query = self.find(self.saved_as(ref))
         if query is None:
@@ -198,19 +181,11 @@ class DeclaredJobs:
         )
 
     def at_either_site(self, ref: str) -> Job:
-        """A declared job with both of its sites, for a fail-over, which asks both.
-
-        Raises:
-            StreambankError: The job is not found.
-        """
+        """A declared job with both of its sites, for a fail-over, which asks both."""
         return self.read().around(ref).job(ref)
 
     def get(self, ref: str) -> Job | None:
-        """A job if it is declared, by its name or that of one of its queries; None too without a jobs file.
-
-        Raises:
-            InputError: The name or the jobs file is wrong.
-        """
+        """A job if it is declared, by its name or that of a query; None too without a jobs file."""
         if not self._named_file():
             return None
         declared = self.read()
@@ -222,11 +197,7 @@ class DeclaredJobs:
         return job if copy is None else job.as_copy(copy)
 
     def owners(self, checkpoint: str) -> list[tuple[Job, str]]:
-        """The declared jobs whose checkpoint it is, each with the query; none without a jobs file.
-
-        Raises:
-            StreambankError: The jobs file is wrong, or the records of such a job cannot be read.
-        """
+        """The declared jobs whose checkpoint it is, each with the query; none without a jobs file."""
         if not self._named_file():
             return []
         from streambank.job.savepoint import owners_of
@@ -238,7 +209,6 @@ class DeclaredJobs:
         """The repository of a job: as its declaration says, else as the connection says.
 
         Args:
-            create: Make it where there is none.
             checkpoint: What is to be saved there, for a query that is not declared.
 
         Raises:
@@ -364,11 +334,7 @@ def _parsed_jobs(path: str) -> Declarations | InputError:
 def find_declared(
     declared: Declarations, ref: str, placed: Callable[[Job], Job] = lambda job: job
 ) -> tuple[Job, str | None]:
-    """See `DeclaredJobs.find`.
-
-    Args:
-        placed: Brings a job to the site that is meant.
-    """
+    """See `DeclaredJobs.find`; `placed` brings a job to the site that is meant."""
     asked, copy = _parsed(declared, ref)
     job = placed(declared.around(asked.job).job(asked.job))
     if copy is not None:

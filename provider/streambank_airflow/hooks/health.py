@@ -35,12 +35,7 @@ class HealthVerbs:
 
     @connected
     def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
-        """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
-
-        Args:
-            found: What `Unhealthy.to_dict` gave.
-            note: Why, beside what was found.
-        """
+        """Let another driver take over from an unhealthy one, `found` as `Unhealthy.to_dict` gave it."""
         from streambank.job.heal import heal_job
         from streambank.job.health import Unhealthy
 
@@ -61,11 +56,7 @@ class HealthVerbs:
 
     @connected
     def died_alike(self, ref: str, by: Mapping[str, str]) -> str | None:
-        """The error by which the two newest drivers of a DAG run died: `streambank.job.hopeless.died_alike`.
-
-        Args:
-            by: Who asks: launches of other runs do not count.
-        """
+        """The error by which the two newest drivers of the DAG run that asks died."""
         from streambank.job.hopeless import died_alike
 
         return died_alike(self.declared.job(ref), by)
@@ -75,9 +66,7 @@ class HealthVerbs:
         """Record that a job is not started any more, and say what a person needs to know.
 
         Args:
-            why: What happened again and again.
             failures: How many drivers in a row made no batch.
-            restarts: How many drivers were started in place of another one.
         """
         from streambank.job.crash_loop import record_crash_loop
 
@@ -110,10 +99,6 @@ class HealthVerbs:
     ) -> Watcher | None:
         """Become the one that keeps a job running again, where no watcher acts.
 
-        Args:
-            watcher: What `begin_watch` gave.
-            gone: See `Watches.begin_again`.
-
         Returns:
             As which watcher; None where another one watches by now, or all records of the job are lost.
         """
@@ -125,11 +110,7 @@ class HealthVerbs:
 
     @connected
     def watch_standing(self, ref: str, watcher: Watcher, site: str | None) -> WatcherState:
-        """How a watcher stands, by the records alone.
-
-        Args:
-            watcher: What `begin_watch` gave.
-        """
+        """How a watcher stands, by the records alone."""
         return self.declared.job(ref, site).records().watches.standing(watcher)
 
     @connected
@@ -139,9 +120,7 @@ class HealthVerbs:
         """Leave a sign that a job is watched; how its watcher stands.
 
         Args:
-            watcher: What `begin_watch` gave.
             next_s: When the next sign is due; None for as long as a start may take.
-            doing: What is done until then.
         """
         job = self.declared.job(ref, site)
         if next_s is None:

@@ -152,21 +152,16 @@ class RecoveryVerbs:
 
     @connected
     def refresh(self, request: RefreshRequest) -> RefreshReport:
-        """Make a copy of a job's state, or make it again; see `streambank.copies.refresh.refresh`.
-
-        Args:
-            request: Of a job as `hook.declared.whole` finds it.
-        """
+        """Make a copy of a job's state again; its job is one that `hook.declared.whole` finds."""
         from streambank.copies.refresh import refresh
 
         return refresh(request)
 
     @connected
     def drill(self, request: DrillRequest, *, say: Callable[[str], None]) -> DrillReport | RoundReport:
-        """Rehearse a restore of all queries of a job; see `streambank.drills`.
+        """Rehearse a restore of all queries of a job, which `hook.declared.whole` finds.
 
         Args:
-            request: Of a job as `hook.declared.whole` finds it.
             say: Hears when a step begins, in words.
 
         Returns:
@@ -179,12 +174,7 @@ class RecoveryVerbs:
 
     @connected
     def upgrade(self, request: UpgradeRequest, *, say: Callable[[str], None]) -> Upgrade:
-        """Upgrade a running job, or finish an upgrade; see `streambank.upgrade.upgrade.upgrade`.
-
-        Args:
-            request: Of a job as `hook.declared.whole` finds it.
-            say: Hears when a step begins, in words.
-        """
+        """Upgrade a running job, which `hook.declared.whole` finds, or finish an upgrade; see `drill`."""
         from streambank.upgrade.upgrade import upgrade
 
         return upgrade(request, say=say)
@@ -197,11 +187,9 @@ class RecoveryVerbs:
         say: Callable[[str], None],
         approved: Mapping[str, Any] | None = None,
     ) -> FailoverReport:
-        """Let a job go on at its other site; see `streambank.failover.failover.failover`.
+        """Let a job, which `hook.declared.at_either_site` finds, go on at its other site; see `drill`.
 
         Args:
-            request: Of a job as `hook.declared.at_either_site` finds it.
-            say: Hears when a step begins, in words.
             approved: What a person has approved: `approval` of a plan.
         """
         from streambank.failover.approval import Approved
@@ -219,10 +207,6 @@ class RecoveryVerbs:
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
         """Who has made a savepoint the job's next generation since a moment: a DAG run, or a user.
-
-        Args:
-            ref: `job`, for any of its queries, or `job/query`.
-            since: Generations that are older do not count.
 
         Returns:
             The id of the DAG run, or the user; None where nobody has.
@@ -264,21 +248,14 @@ class RecoveryVerbs:
 
     @connected
     def shown_generations(self, ref: str) -> dict[str, int]:
-        """What a plan is of: `streambank.recovery.shown.shown_generations`.
-
-        Args:
-            ref: `job` for all of its queries, or `job/query`.
-        """
+        """What a plan is of, a job's queries or one: `streambank.recovery.shown.shown_generations`."""
         from streambank.recovery.shown import shown_generations
 
         return shown_generations(*self.declared.find(ref))
 
     @connected
     def check_generations(self, ref: str, shown: Mapping[str, int], *, by: Mapping[str, str]) -> None:
-        """Make sure that what a plan was of still counts: `streambank.recovery.shown.check_generations`.
-
-        Args:
-            shown: What `shown_generations` gave.
+        """Make sure that what a plan was of, as `shown_generations` gave it, still counts.
 
         Raises:
             RefusedError: It does not (code `approval-outdated`).

@@ -25,8 +25,7 @@ class SlaSubjects:
             checkpoint: The directory of a query that is not declared.
 
         Raises:
-            InputError: See `DeclaredJobs.find`; or the name is not allowed (code `bad-name`).
-            NotFoundError: See `DeclaredJobs.find`.
+            StreambankError: See `DeclaredJobs.find`; or the name is not allowed (code `bad-name`).
         """
         if checkpoint is not None:
             return SlaSubject.of_checkpoint(ref, checkpoint, self.declared.settings)

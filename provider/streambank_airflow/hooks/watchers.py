@@ -22,12 +22,7 @@ class Watchers:
 
     @connected
     def event_time(self, ref: str, checkpoint: str | None = None) -> EventTimeWatcher:
-        """What looks again and again at how far a job is in event time.
-
-        Args:
-            ref: `job` or `job/query`; just a name where `checkpoint` is given.
-            checkpoint: The directory of a query that is not declared.
-        """
+        """What looks at how far a job is in event time; or a query that is not declared."""
         if checkpoint is not None:
             return EventTimeWatcher.of_checkpoint(checkpoint, self.declared.settings.s3)
         return EventTimeWatcher.of_job(self.job(ref))

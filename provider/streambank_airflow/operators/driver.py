@@ -83,7 +83,7 @@ CANNOT_START = "cannot-start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits(JsonObject):
-    """What is remembered of starts that came to no driver; JSON by `to_dict`.
+    """What is remembered of starts that came to no driver.
 
     Attributes:
         waits: How many in a row, since the last driver that committed a batch.
@@ -133,11 +133,7 @@ class DriverOperator(StreambankOperator):
             raise
 
     def wait_for_storage(self, context: Context, why: str, known: Waits) -> NoReturn:
-        """Wait for what a start lacks, and try again with `start_again`, for as long as it takes.
-
-        Args:
-            known: What is remembered, and given to `start_again`.
-        """
+        """Wait for what a start lacks, and try again with `start_again`, for as long as it takes."""
         from streambank_airflow.triggers.job import PauseTrigger
 
         message = (

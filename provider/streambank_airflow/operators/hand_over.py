@@ -64,9 +64,6 @@ class JobWatchedOperator(StreambankOperator):
     that the job is watched, and only one of a watcher that has seen the start. It succeeds, too, where the
     job runs to its end; where somebody stops it meanwhile it fails, and says who.
 
-    Args:
-        poll_interval_s: Seconds between two looks.
-
     Returns:
         `job`, `status` (`watched` or `finished`), `watcher` (which run watches, in words).
     """

@@ -34,7 +34,7 @@ _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
 
 @dataclass(frozen=True, slots=True)
 class Course(Waits):
-    """What is remembered from one start to the next; JSON by `to_dict`.
+    """What is remembered from one start to the next.
 
     Attributes:
         failures: How many drivers in a row came to their end, or to a standstill, without a new batch.
@@ -64,10 +64,9 @@ class Course(Waits):
         return replace(self, watch=number, site=site, watch_id=identity)
 
     def after(self, *, got_on: bool, within_s: float) -> Course:
-        """What is remembered once another driver has to be started.
+        """What is remembered once another driver has to be started, after one that `got_on` or not.
 
         Args:
-            got_on: Whether the last one has committed a batch.
             within_s: For how long a start is remembered as a recent one.
         """
         now = utc_now()
@@ -107,7 +106,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             task fails; None for what the job declares, and so are the others.
         backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
             `max_backoff_s`.
-        poll_interval_s: Seconds between two looks.
 
     Returns:
         `job`, `state` (`stopped`, `finished`, or `replaced` by another watcher), `why`, `batch`, `restarts`.
@@ -409,8 +407,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         seconds; and each such failure uses up a try.
 
         Args:
-            why: What is wrong with the last driver.
-            course: What was remembered when it was started.
+            course: What was remembered when the last driver was started.
             got_on: Whether it has committed a batch.
             found: Of one that lives and makes no progress: what was seen, and what is to be remembered where
                 nothing is to be done after all.
@@ -503,11 +500,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def _over(
         self, state: WatchEnd, view: Mapping[str, Any], course: Course, other: str | None = None
     ) -> dict[str, Any]:
-        """End well.
-
-        Args:
-            state: How: the job was stopped or has finished, or another watcher has taken over.
-        """
+        """End well: the job was stopped or has finished, or another watcher has taken over."""
         who = view["desired_by"] or "somebody"
         why = f"{who}: {view['desired_why']}" if view["desired_why"] else who
         said = {"stopped": f"stopped by {why}", "replaced": f"replaced by {other}"}.get(state, view["why"])
