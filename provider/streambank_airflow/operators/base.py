@@ -230,7 +230,7 @@ def _constructor(operator: type[Any], own: Mapping[str, Declared]) -> Callable[.
                 value = check(value, name, one.values)
             setattr(self, name, value)
         if "after_init" in vars(operator):
-            self.after_init()
+            operator.after_init(self)  # its own: those of its bases are called with their arguments
 
     needed = Parameter.empty
     keywords = [

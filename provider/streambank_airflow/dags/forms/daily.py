@@ -105,4 +105,4 @@ def sla_form() -> dict[str, Param]:
         description_md="In the task `doctor`.",
         section="More",
     )
-    return form_of(SlaOptions, doctor=doctor)
+    return form_of(SlaOptions, asks_why=False, doctor=doctor)

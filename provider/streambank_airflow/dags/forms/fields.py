@@ -73,6 +73,7 @@ def form_of(
     options: type[Any],
     defaults: Mapping[str, Any] | None = None,
     more: Mapping[str, str] | None = None,
+    asks_why: bool = True,
     **instead: Param,
 ) -> dict[str, Param]:
     """The fields of a form: what a dataclass of options has a title for.
@@ -84,7 +85,7 @@ def form_of(
     """
     asked = [one for one in options_of(options) if one.option is not None and one.option.title]
     made = {one.said: _field(one, defaults or {}, more or {}) for one in asked}
-    return made | instead | {"note": note()}
+    return made | instead | ({"note": note()} if asks_why else {})
 
 
 def answers_of(options: type[Any]) -> dict[str, Any]:
