@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,12 @@ from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import InputError
 from streambank_airflow.sensors.job import BatchCommittedSensor, StreamingJobStatusSensor
+from streambank_airflow.sensors.sla import SlaSensor
+from streambank_airflow.sensors.watermark import WatermarkSensor
+from streambank_airflow.triggers.base import JobTrigger
 from streambank_airflow.triggers.job import BatchCommittedTrigger, JobStatusTrigger
+from streambank_airflow.triggers.sla import SlaTrigger
+from streambank_airflow.triggers.watermark import WatermarkTrigger
 from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.releases import needs_3_3
 from tests.support.jobs.declared import ELSEWHERE
@@ -64,37 +70,47 @@ def test_a_state_that_there_is_not_is_refused_when_the_dag_is_read() -> None:
 
 
 def test_waiting_in_the_triggerer_is_airflows_setting() -> None:
-    sensor = StreamingJobStatusSensor(task_id="task", job="flights")
-
-    assert sensor.deferrable is False
-    assert sensor.poke_interval == 5
+    assert StreamingJobStatusSensor(task_id="task", job="flights").deferrable is False
 
 
-def test_a_deferred_sensor_hands_over_everything_that_its_trigger_needs() -> None:
-    sensor = BatchCommittedSensor(
-        task_id="task",
-        job="flights",
-        jobs_file="jobs.toml",
-        after_batch="7",
-        accept_idle=True,
-        deferrable=True,
-        timeout=60,
-    )
+@pytest.mark.parametrize(
+    ("sensor", "own", "trigger", "handed"),
+    [
+        (StreamingJobStatusSensor, {"states": ["failed"]}, JobStatusTrigger, {"poll_interval_s": 5}),
+        (
+            BatchCommittedSensor,
+            {"after_batch": "7", "accept_idle": True},
+            BatchCommittedTrigger,
+            {"after_batch": 7, "accept_idle": True},
+        ),
+        (
+            WatermarkSensor,
+            {"moment": datetime(2013, 1, 2, tzinfo=UTC), "checkpoint": "/ck"},
+            WatermarkTrigger,
+            {"moment": "2013-01-02T00:00:00+00:00", "checkpoint": "/ck"},
+        ),
+        (SlaSensor, {"objectives": ["pause"]}, SlaTrigger, {"objectives": ["pause"], "poll_interval_s": 60}),
+    ],
+)
+def test_a_deferred_sensor_hands_over_everything_that_its_trigger_needs(
+    sensor: Any, own: dict[str, Any], trigger: type[JobTrigger], handed: dict[str, Any]
+) -> None:
+    task = sensor(task_id="task", job="flights", jobs_file="jobs.toml", deferrable=True, timeout=60, **own)
 
     with pytest.raises(TaskDeferred) as deferred:
-        sensor.execute({})
+        task.execute({})
 
-    trigger = deferred.value.trigger
-    assert isinstance(trigger, BatchCommittedTrigger)
-    assert (trigger.job, trigger.jobs_file, trigger.after_batch) == ("flights", "jobs.toml", 7)
-    assert trigger.accept_idle
-    assert deferred.value.timeout.total_seconds() == 60
+    made = deferred.value.trigger
+    assert isinstance(made, trigger)
+    assert (made.job, made.jobs_file) == ("flights", "jobs.toml")
+    assert {name: getattr(made, name) for name in handed} == handed
+    assert deferred.value.timeout == timedelta(seconds=60)
 
 
-def test_each_sensor_has_a_trigger_of_its_own() -> None:
-    sensor = StreamingJobStatusSensor(task_id="task", job="flights", states=["stopped"])
-
-    assert isinstance(sensor.make_trigger(), JobStatusTrigger)
+@pytest.mark.parametrize(("sensor", "own"), [(SlaSensor, {}), (WatermarkSensor, {"moment": "{{ ds }}"})])
+def test_states_are_those_of_a_declared_job(sensor: Any, own: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="failed_states"):
+        sensor(task_id="task", job="sales", checkpoint="/ck", failed_states=["failed"], **own)
 
 
 @needs_3_3

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
-from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment
 from streambank_airflow.sensors.sla import SlaSensor
-from streambank_airflow.triggers.sla import SlaTrigger
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.declared import write_jobs
 from tests.support.sla.fake_assessments import AT, Assessor, assessor
@@ -131,15 +129,3 @@ def test_a_query_that_is_not_declared_is_watched_by_its_checkpoint(assessor: Ass
 
     assert (found["state"], found["sla"]) == ("unmanaged", "kept")
     assert assessor.asked == [("/data/sales", None, True)]
-    with pytest.raises(InputError, match="failed_states"):
-        SlaSensor(task_id="task", job="sales", checkpoint="/data/sales", failed_states=["failed"])
-
-
-def test_it_waits_in_the_triggerer(jobs_file: str) -> None:
-    sensor = SlaSensor(task_id="task", job="flights", jobs_file=jobs_file, deferrable=True)
-
-    with pytest.raises(TaskDeferred) as deferred:
-        sensor.execute({})
-
-    assert isinstance(deferred.value.trigger, SlaTrigger)
-    assert deferred.value.trigger.poll_interval_s == 60.0

@@ -6,16 +6,13 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
 from streambank.control.processes import this_process
 from streambank.control.progress import ProgressWriter
-from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank_airflow.airflow_versions import CronDataIntervalTimetable
 from streambank_airflow.sensors.watermark import WatermarkSensor
-from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.event_time import as_moment, to_epoch_ms
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -103,36 +100,6 @@ def test_a_run_without_a_data_interval_says_what_is_missing(
 
     assert task_states(run) == {"task": "failed"}
     assert "may have no data interval" in capfd.readouterr().out
-
-
-def test_states_are_those_of_a_declared_job() -> None:
-    with pytest.raises(InputError, match="failed_states"):
-        WatermarkSensor(
-            task_id="task", job="orders", checkpoint="/ck", moment=FIVE_SECONDS, failed_states=["failed"]
-        )
-
-
-def test_a_deferred_sensor_hands_over_everything_that_its_trigger_needs() -> None:
-    sensor = WatermarkSensor(
-        task_id="task",
-        job="flights",
-        checkpoint="/ck",
-        moment=datetime(2013, 1, 2, tzinfo=UTC),
-        deferrable=True,
-        timeout=60,
-    )
-
-    with pytest.raises(TaskDeferred) as deferred:
-        sensor.execute({})
-
-    trigger = deferred.value.trigger
-    assert isinstance(trigger, WatermarkTrigger)
-    assert (trigger.job, trigger.checkpoint, trigger.moment) == (
-        "flights",
-        "/ck",
-        "2013-01-02T00:00:00+00:00",
-    )
-    assert deferred.value.timeout == timedelta(seconds=60)
 
 
 @pytest.mark.parametrize(
