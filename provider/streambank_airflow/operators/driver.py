@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
     from streambank.job.start import StartResult
+    from streambank.job.stop_request import StopAsked
 
 DRIVER_LOG_KEY = "streambank_driver_log_link"
 """XCom key under which a task leaves the URL; the API server reads it from there."""
@@ -134,21 +135,36 @@ class DriverOperator(StreambankOperator):
 
     def wait_for_storage(self, context: Context, why: str, known: Waits) -> NoReturn:
         """Wait for what a start lacks, and try again with `start_again`, for as long as it takes."""
-        from streambank_airflow.triggers.job import PauseTrigger
-
         message = (
             f"Job {self.job} cannot be started, or looked after, now: {why} It is tried again at least once "
             "a minute: when that is repaired, the job goes on by itself."
         )
         self.log.warning("%s", message)
-        # Always in the triggerer: it may take days.
-        until = to_json_time(utc_now() + timedelta(seconds=known.pause_s))
+        until = utc_now() + timedelta(seconds=known.pause_s)
         known = replace(known, waits=known.waits + 1)
         # Whoever is woken when a job is given up is woken for this, too: it is what was given up before.
         if not known.is_alerted and self.send_alert(context, message, CANNOT_START, "giving-up"):
             known = replace(known, alerted=to_json_time(utc_now()))
-        trigger = PauseTrigger(until=until, remember=known.to_dict())
-        self.defer(trigger=trigger, method_name="start_again")
+        self.pause(until, known.to_dict(), "start_again")  # always in the triggerer: it may take days
+
+    def pause(self, until: datetime, remember: Mapping[str, Any], then: str) -> NoReturn:
+        """Pause in the triggerer, and go on with the method `then`."""
+        from streambank_airflow.triggers.job import PauseTrigger
+
+        trigger = PauseTrigger(until=to_json_time(until), remember=remember)
+        self.defer(trigger=trigger, method_name=then)
+
+    def wait_for_end(self, asked: StopAsked, remember: Mapping[str, Any], then: str) -> None:
+        """Wait in the triggerer for a driver that was asked to stop, if there is one; go on with `then`."""
+        from streambank_airflow.triggers.job import DriverGoneTrigger
+
+        if asked.epoch is None:
+            return
+        give_up_at = to_json_time(from_json_time(asked.at) + timedelta(seconds=asked.patience_s))
+        trigger = DriverGoneTrigger(
+            **self.trigger_arguments, epoch=asked.epoch, give_up_at=give_up_at, remember=remember
+        )
+        self.defer(trigger=trigger, method_name=then)
 
     def died_for_room(self) -> bool:
         """Whether a full disk has ended the newest driver."""

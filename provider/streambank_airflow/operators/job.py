@@ -18,7 +18,7 @@ from streambank.core.errors import InputError, RefusedError, StorageError, Strea
 from streambank.core.names import QueryRef
 from streambank.core.options import Template
 from streambank.core.shape import decode
-from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
+from streambank.core.units import say_duration, to_json_time, utc_now
 from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
@@ -274,8 +274,8 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
             asked = self.hook.jobs.ask_to_stop(
                 self.job, self.asked(StopOptions), asker=asker(context), **self._how(context)
             )
-        if self.deferrable and asked.epoch is not None:
-            self._defer(asked, asked.epoch)
+        if self.deferrable:
+            self.wait_for_end(asked, asdict(asked), "execute_complete")
         return self._finish(context, asked)
 
     def aftermath(self) -> str:
@@ -314,19 +314,6 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {"note": self.why, "by": asked_by(context)}
-
-    def _defer(self, asked: StopAsked, epoch: int) -> NoReturn:
-        from streambank_airflow.triggers.job import DriverGoneTrigger
-
-        self.defer(
-            trigger=DriverGoneTrigger(
-                **self.trigger_arguments,
-                epoch=epoch,
-                give_up_at=to_json_time(from_json_time(asked.at) + timedelta(seconds=asked.patience_s)),
-                remember=asdict(asked),
-            ),
-            method_name="execute_complete",
-        )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is gone, or took too long; see the class."""
@@ -398,8 +385,8 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
             if self.deferrable:
                 options = self.asked(RestartOptions)
                 asked = self.hook.jobs.ask_to_restart(self.job, options, **self._how(context))
-        if asked is not None and asked.stop.epoch is not None:
-            self._wait_for_end(asked, asked.stop.epoch)
+        if asked is not None:
+            self.wait_for_end(asked.stop, asked.to_dict(), "start_again")
         return self._go_on(context, asked)
 
     @property
@@ -409,20 +396,6 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {"note": self.why, "by": asked_by(context), "asker": asker(context)}
-
-    def _wait_for_end(self, asked: RestartAsked, epoch: int) -> NoReturn:
-        from streambank_airflow.triggers.job import DriverGoneTrigger
-
-        give_up_at = from_json_time(asked.stop.at) + timedelta(seconds=asked.stop.patience_s)
-        self.defer(
-            trigger=DriverGoneTrigger(
-                **self.trigger_arguments,
-                epoch=epoch,
-                give_up_at=to_json_time(give_up_at),
-                remember=asked.to_dict(),
-            ),
-            method_name="start_again",
-        )
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the old driver is gone, or took too long; see the class."""

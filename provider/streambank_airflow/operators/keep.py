@@ -148,8 +148,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         try:
             self.hook.declared.read().around(self.job)
         except InputError as error:
-            from streambank_airflow.triggers.job import PauseTrigger
-
             mistake = f"{error.message} {error.hint}".strip()
             self.log.error("The declaration is read again in %g s: %s", DECLARED_AGAIN_S, mistake)
             if event.get("mistake") != mistake:
@@ -158,9 +156,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                     "the job goes on by itself then."
                 )
                 self.send_alert(context, message, "giving-up", "restart")
-            until = to_json_time(utc_now() + timedelta(seconds=DECLARED_AGAIN_S))
-            held = {**event, "mistake": mistake}
-            self.defer(trigger=PauseTrigger(until=until, remember=held), method_name="declared_again")
+            until = utc_now() + timedelta(seconds=DECLARED_AGAIN_S)
+            self.pause(until, {**event, "mistake": mistake}, "declared_again")
 
     def declared_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on with what was to be done, if the declaration is right now."""
@@ -433,8 +430,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 f"{policy.restarts_within_s:g} s; the last one: {why}",
                 after,
             )
-        from streambank_airflow.triggers.job import PauseTrigger
-
         pause_s = policy.pause_s(after.failures)
         self._sign(after, pause_s + SIGN_EVERY_S, "pausing")
         said = "makes no progress" if found is not None else "is gone"
@@ -442,13 +437,13 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if found is not None:
             then = f"If it still makes none in {pause_s:g} s, it is ended, and then another one is launched."
         self.log.warning("The driver %s (%s). %s", said, why, then)
-        until = to_json_time(utc_now() + timedelta(seconds=pause_s))
+        until = utc_now() + timedelta(seconds=pause_s)
         self._alert_of_restart(context, f"{said} ({why.rstrip('.')}). {then}", after)
         remember = {**after.to_dict(), **(found or {})}
         if pause_s <= SHORT_PAUSE_S:
             time.sleep(pause_s)
             return self.start_again(context, {"status": "over", "remember": remember})
-        self.defer(trigger=PauseTrigger(until=until, remember=remember), method_name="start_again")
+        self.pause(until, remember, "start_again")
 
     def _give_up_unstartable(self, context: Context, error: RefusedError, course: Course) -> None:
         """Give up where the checkpoint is damaged or cannot be loaded: the next driver would end so, too.
