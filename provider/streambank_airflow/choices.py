@@ -290,22 +290,6 @@ def drill_repositories(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys((usual, job.repository, *job.replicate.to)))
 
 
-def check_form_repository(job: Job, repository: str | None) -> None:
-    """Make sure that a form names only a repository that the job declares; None for the usual one.
-
-    Raises:
-        InputError: It names another one (code `place-not-allowed`).
-    """
-    if repository is None or repository in drill_repositories(job):
-        return
-    raise InputError(
-        f"{repository} is not where a form may let a drill of {job.name} take savepoints from: that is "
-        f"{' or '.join(drill_repositories(job))}.",
-        code="place-not-allowed",
-        hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
-    )
-
-
 def refresh_repositories(job: Job, copy: CopyPolicy) -> tuple[str, ...]:
     """Where a refresh of a copy that a form asks for may take savepoints from, `declared` first."""
     own = () if copy.repository is None else (copy.repository,)
@@ -330,17 +314,18 @@ def restore_repositories(job: Job) -> tuple[str, ...]:
     return (*places, NEAREST) if len(places) > 1 else places
 
 
-def check_form_origin(job: Job, repository: str | None) -> None:
-    """Make sure that a form lets a restore take savepoints only from what the job declares, or None.
+def check_form_origin(job: Job, repository: str | None, verb: str = "restore") -> None:
+    """Make sure that the form of a restore or a drill names only a repository that the job declares, or none.
 
     Raises:
         InputError: It names another one (code `place-not-allowed`).
     """
-    if repository is None or repository in restore_repositories(job):
+    allowed = drill_repositories(job) if verb == "drill" else restore_repositories(job)
+    if repository is None or repository in allowed:
         return
     raise InputError(
-        f"{repository} is not where a form may let a restore of {job.name} take savepoints from: that is "
-        f"{' or '.join(restore_repositories(job))}.",
+        f"{repository} is not where a form may let a {verb} of {job.name} take savepoints from: that is "
+        f"{' or '.join(allowed)}.",
         code="place-not-allowed",
         hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
     )

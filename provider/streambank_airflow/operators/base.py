@@ -324,7 +324,8 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     def asked(self, options: type[Options]) -> Options:
         """What the arguments say of a dataclass of options."""
-        return options(**self.values_of(options))
+        made: Callable[..., Options] = options
+        return made(**self.values_of(options))
 
     def leave_generations(self, context: Context) -> None:
         """Leave the generations that a plan is of, for what is done when a person has approved it."""

@@ -9,7 +9,7 @@ from streambank.control.drills import NAMED, savepoints_of
 from streambank.core.errors import RefusedError
 from streambank.core.units import say_duration
 from streambank.core.verb_options import DrillOptions
-from streambank_airflow.choices import check_form_repository
+from streambank_airflow.choices import check_form_origin
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.operators.base import (
@@ -71,7 +71,7 @@ class RunDrillOperator(EndsWhenKilled, DrillOptions):
         with airflow_failures():
             job = self.whole_job("A drill")
             if self.from_form:
-                check_form_repository(job, self.repository)
+                check_form_origin(job, self.repository, "drill")
             request = DrillRequest(job, by=asked_by(context), why=self.why, **self.values_of(DrillOptions))
             with self.killable("drill", "its driver and its copy go."):
                 report = self.hook.recovery.drill(
