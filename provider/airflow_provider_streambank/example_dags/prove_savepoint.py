@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
 
-from streambank_airflow.operators.restore import RestoreSavepointOperator
-from streambank_airflow.operators.savepoint import VerifySavepointOperator
+from streambank_airflow.operators import RestoreSavepointOperator, VerifySavepointOperator
 
 with DAG(
     "streambank_prove_savepoint",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
+from streambank_airflow.operators import CreateSavepointOperator, VerifySavepointOperator
 
 with DAG("streambank_savepoint_before_batch", schedule=None, tags={"streambank", "example"}, doc_md=__doc__):
     take = CreateSavepointOperator(task_id="take", job="flights", note="before the report")
