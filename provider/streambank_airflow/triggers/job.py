@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TriggerEvent
@@ -24,6 +25,7 @@ from streambank_airflow.watch.job import DRIVEN, WatchedView, WatchedWatcher, Wa
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
+    from streambank_airflow.notify.alerts import Alert
     from streambank_airflow.page.keep import WatchedPage
     from streambank_airflow.watch.job import JobView, JobWatcher
 
@@ -74,12 +76,15 @@ class JobEndTrigger(JobTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
+        from streambank_airflow.notify.alerts import send_alert
         from streambank_airflow.page.keep import page_of_watch
 
         try:
             watcher = hook.watchers.job(self.job, self.site)
         except InputError as error:
-            self._alert_of_blindness(hook, f"{error.message} {error.hint}".strip())
+            said = f"Nothing watches job {self.job}, and no driver of it"
+            # By what can be read of the job.
+            self._alert(error, said, "it is watched again", partial(send_alert, hook, self.job))
             raise
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
@@ -95,6 +100,8 @@ class JobEndTrigger(JobTrigger):
 
         Where the job needs somebody meanwhile, this is the only one that can say so.
         """
+        from streambank_airflow.notify.alerts import send_alert_of
+
         if self._looks is None:
             return event
         hook, watcher = self._looks
@@ -102,7 +109,12 @@ class JobEndTrigger(JobTrigger):
             hook.declared.read().around(self.job)
         except InputError as error:
             if event["status"] in ("gone", "unhealthy"):
-                self._alert(hook, watcher, event, f"{error.message} {error.hint}".strip())
+                gone = event["status"] == "gone"
+                what = f"is gone ({event['why']})" if gone else f"makes no progress ({event['health_why']})"
+                said = f"The driver of job {self.job} {what}, and no other one"
+                # By the declaration of before.
+                send = partial(send_alert_of, watcher.job, watcher.access)
+                self._alert(error, said, "the job goes on by itself", send)
             return None
         return event
 
@@ -112,35 +124,17 @@ class JobEndTrigger(JobTrigger):
             return None
         return super()._failure(error, failures)
 
-    def _alert_of_blindness(self, hook: StreambankHook, mistake: str) -> None:
-        """Alert once of each mistake with which this trigger was opened, by what can be read of the job."""
-        from streambank_airflow.notify.alerts import Alert, send_alert
+    def _alert(self, error: InputError, said: str, then: str, send: Callable[[Alert, Any], object]) -> None:
+        """Alert once of each mistake in the declaration."""
+        from streambank_airflow.notify.alerts import Alert
 
+        mistake = f"{error.message} {error.hint}".strip()
         if self._alerted == mistake:
             return
         self._alerted = mistake
-        message = (
-            f"Nothing watches job {self.job}, and no driver of it can be started: {mistake} Correct the jobs "
-            "file: it is watched again then."
-        )
+        message = f"{said} can be started: {mistake} Correct the jobs file: {then} then."
         self.log.error("%s", message)
-        send_alert(hook, self.job, Alert(("giving-up", "restart"), message), {})
-
-    def _alert(self, hook: StreambankHook, watcher: JobWatcher, event: Event, mistake: str) -> None:
-        """Alert once of each mistake, by the declaration of before."""
-        from streambank_airflow.notify.alerts import Alert, send_alert_of
-
-        if self._alerted == mistake:
-            return
-        self._alerted = mistake
-        gone = event["status"] == "gone"
-        what = f"is gone ({event['why']})" if gone else f"makes no progress ({event['health_why']})"
-        message = (
-            f"The driver of job {self.job} {what}, and no other one can be started: {mistake} Correct the "
-            "jobs file: the job goes on by itself then."
-        )
-        self.log.error("%s", message)
-        send_alert_of(watcher.job, watcher.access, Alert(("giving-up", "restart"), message), {})
+        send(Alert(("giving-up", "restart"), message), {})
 
     def noted(self, view: JobView) -> JobView:
         """Keep the job's page beside the watch, in a separate thread: at once where the job has changed."""
