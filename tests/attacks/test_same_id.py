@@ -317,7 +317,7 @@ def cut_the_power(two: Two, savepoint: str) -> None:
     for info in [*place.list("packs"), *place.list("index")]:
         place.write(info.path, b"\0" * info.size_bytes)
     place.write(manifest_key(JOB, savepoint), b"\0" * 900)
-    assert Repository.open(place).objects.check_index(), "the fault was injected"
+    assert Repository.open(place).objects.index.check(), "the fault was injected"
 
 
 def test_repair_mends_a_take_that_a_power_cut_zeroed(two: Two) -> None:
@@ -328,7 +328,7 @@ def test_repair_mends_a_take_that_a_power_cut_zeroed(two: Two) -> None:
     assert verify(two.reopened(), JOB, savepoint, "full").ok, "a verification of the very bytes is no matter"
     cut_the_power(two, savepoint)
     assert two.repair(savepoint).ok
-    assert two.repair(savepoint).repaired == [] and not two.reopened().objects.rebuild_index().damaged
+    assert two.repair(savepoint).repaired == [] and not two.reopened().objects.index.rebuild().damaged
     assert two.shop.repository_store.read(manifest_key(JOB, savepoint)) == was
 
 

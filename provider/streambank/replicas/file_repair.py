@@ -213,7 +213,7 @@ def repair_files(
         StorageError: A place failed as a whole; what is mended stays mended.
     """
     repository = mender.repository
-    known = repository.objects.known_packs()
+    known = repository.objects.index.known_packs()
     packs: dict[str, dict[str, int]] = {}
     nowhere: dict[str, int] = {}
     large: dict[str, int] = {}

@@ -245,9 +245,7 @@ class _Repair:
         repository = self.repository
         names = signatures_of(repository.store, *which)
         if names and repository.keys:
-            signing = signing_of(repository.keys, *which)
-            signing.update(data)
-            return bool(is_signed(signing, names))
+            return bool(is_signed(signing_of(repository.keys, *which, [data]), names))
         left = b""
         with suppress(StorageError, NotFoundError):
             left = repository.store.read(manifest_key(*which))
@@ -267,7 +265,7 @@ class _Repair:
         repository = self.repository
         known: set[str] = set()
         is_lost = False
-        for pack_id in repository.objects.unindexed_packs():
+        for pack_id in repository.objects.index.unindexed_packs():
             try:
                 known.update(entry.digest for entry in read_pack(repository.store, pack_id).entries)
             except NotFoundError:
@@ -313,11 +311,11 @@ class _Repair:
 
     def _index(self, lacking: Mapping[str, StreambankError]) -> bool:
         """Make the index again where it is damaged or incomplete; whether that was needed."""
-        damaged = [damage.key for damage in self.repository.objects.check_index()]
+        damaged = [damage.key for damage in self.repository.objects.index.check()]
         if not damaged and not any(error.code in _BY_INDEX for error in lacking.values()):
             return False
         if not self.dry_run:
-            self.repository.objects.rebuild_index()
+            self.repository.objects.index.rebuild()
         self.report.repaired += [RepairedFile("index", key) for key in damaged or ["index/"]]
         return True
 

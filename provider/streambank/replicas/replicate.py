@@ -454,7 +454,7 @@ class Transfer:
         """Those of some objects that the target does not hold, or not with this size."""
         lacking = self._not_there({it: size for it, size in objects.items() if it not in self._known})
         if lacking:
-            self.target.objects.check_index()  # takes in what others have indexed meanwhile
+            self.target.objects.index.check()  # takes in what others have indexed meanwhile
             lacking = self._not_there(lacking)
         self._known.update(objects.keys() - lacking.keys())
         return lacking

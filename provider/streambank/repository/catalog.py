@@ -22,19 +22,7 @@ from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef, check_name
 from streambank.core.shape import HIDDEN, JsonName, encode
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
-from streambank.repository.marks import (
-    PIN,
-    REHEARSAL,
-    RESTORED,
-    UNREADABLE,
-    VERIFIED,
-    Verification,
-    is_pinned,
-    latest,
-    marks_prefix,
-    read_mark,
-    to_verification,
-)
+from streambank.repository.marks import PIN, RESTORED, UNREADABLE, Marks, is_pinned
 from streambank.repository.names import names_there
 from streambank.storage.store import FileInfo, Store, chunks
 
@@ -281,12 +269,9 @@ def found_damaged(store: Store, job: str | None = None) -> Iterator[tuple[str, s
 def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]]:
     """The same of savepoints that have marks, whether or not they are listed."""
     for which, names in _marks(store, job).items():
-        name = latest(names, VERIFIED)
-        try:
-            if name is not None and not to_verification(read_mark(store, *which, name)).ok:
-                yield which
-        except (NotFoundError, *UNREADABLE):
-            continue  # it says nothing, or is gone
+        verified = Marks(store, *which, names).readable_verification()
+        if verified is not None and not verified.ok:
+            yield which
 
 
 def is_rejected(store: Store, head: Manifest) -> bool:
@@ -295,26 +280,7 @@ def is_rejected(store: Store, head: Manifest) -> bool:
     Args:
         head: Its manifest, with or without its files.
     """
-    if head.derived_from is None:
-        return False
-    names = store.names(marks_prefix(head.job, head.savepoint))
-    return _rehearsal(store, head.job, head.savepoint, names)[0]
-
-
-def _rehearsal(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> tuple[bool, datetime | None]:
-    """Whether a savepoint is rejected, and when the newest mark of its rehearsal was made."""
-    names = list(marks)
-    name = latest(names, REHEARSAL)
-    if name is None:
-        return False, None
-    restored = latest(names, RESTORED) is not None
-    try:
-        mark = read_mark(store, job, savepoint, name)
-    except NotFoundError:
-        return False, None  # the savepoint has expired meanwhile
-    except UNREADABLE:
-        return not restored, None
-    return not restored and mark.fields.get("passed") is not True, mark.at
+    return head.derived_from is not None and Marks(store, head.job, head.savepoint).rehearsal()[0]
 
 
 def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
@@ -412,18 +378,16 @@ def summary_of(
         recorded: Names that have records, by job: what a manifest says of these does not count.
         head: Reads the manifest without its files.
     """
-    names = list(marks)
+    found = Marks(store, job, savepoint, marks)
     errors: list[StreambankError] = []
-    pinned, verification = False, None
+    pinned, verified = False, None
     try:
-        name = latest(names, PIN)
-        pinned = name is not None and is_pinned(read_mark(store, job, savepoint, name))
+        pinned = is_pinned(found.newest(PIN))
     except UNREADABLE as error:
         errors.append(error)
         pinned = True
     try:
-        name = latest(names, VERIFIED)
-        verification = to_verification(read_mark(store, job, savepoint, name)) if name else None
+        verified = found.verification()
     except NotFoundError:
         pass  # a sweep has removed it since it was listed, beside an undelete: nothing is known any more
     except UNREADABLE as error:
@@ -443,7 +407,7 @@ def summary_of(
             pinned=pinned,
             mark_errors=tuple(errors),
         )
-    rejected, rehearsed_at = _rehearsal(store, job, savepoint, names)
+    rejected, rehearsed_at = found.rehearsal()
     own = (manifest.name,) if manifest.name and (job, manifest.name) not in recorded else ()
     return SavepointSummary(
         savepoint=savepoint,
@@ -459,14 +423,14 @@ def summary_of(
         names=(*given, *own),
         checkpoint=manifest.checkpoint,
         derived_from=manifest.derived_from,
-        restored=latest(names, RESTORED) is not None,
+        restored=found.has(RESTORED),
         rejected=rejected,
         rehearsed_at=rehearsed_at,
         pinned=pinned,
-        verified_at=verification.at if verification else None,
-        verified_level=verification.level if verification else "",
-        verified_ok=verification.ok if verification else None,
-        hashed_since=verification.coverage.since if verification else None,
+        verified_at=verified.at if verified else None,
+        verified_level=verified.level if verified else "",
+        verified_ok=verified.ok if verified else None,
+        hashed_since=verified.coverage.since if verified else None,
         mark_errors=tuple(errors),
         stats=manifest.stats,
     )
@@ -495,7 +459,7 @@ def newest_good(
             break
         others = len(there) - len(found)
     found = newest_heads(store, found)
-    return [head for head in found if not _is_distrusted(store, job, head.savepoint)][:most]
+    return [head for head in found if not _is_distrusted(store, head)][:most]
 
 
 def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
@@ -522,12 +486,6 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
     Args:
         heads: Their manifests, with or without their files.
     """
-
-    def is_restored(head: Manifest) -> bool:
-        if head.derived_from is None:
-            return False
-        return latest(store.names(marks_prefix(head.job, head.savepoint)), RESTORED) is not None
-
     by_id = {head.savepoint: head for head in sorted(heads, key=lambda head: (head.taken_at, head.batch))}
     aged = [
         SavepointSummary(
@@ -538,7 +496,7 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
             taken_at=head.taken_at,
             checkpoint=head.checkpoint,
             derived_from=head.derived_from,
-            restored=is_restored(head),
+            restored=head.derived_from is not None and Marks(store, head.job, head.savepoint).has(RESTORED),
         )
         for head in by_id.values()
     ]
@@ -561,16 +519,6 @@ def _is_manifest(info: FileInfo, folder: str) -> bool:
     return name.endswith(".json") and "/" not in name
 
 
-def last_verification(store: Store, job: str, savepoint: str) -> Verification | None:
-    """The last verification of a savepoint; None where it was never verified, or that cannot be read."""
-    name = latest(store.names(f"marks/{job}/{savepoint}"), VERIFIED)
-    try:
-        return None if name is None else to_verification(read_mark(store, job, savepoint, name))
-    except (NotFoundError, *UNREADABLE):
-        return None  # it says nothing, or is gone
-
-
-def _is_distrusted(store: Store, job: str, savepoint: str) -> bool:
-    """Whether its last verification found damage."""
-    verified = last_verification(store, job, savepoint)
+def _is_distrusted(store: Store, head: Manifest) -> bool:
+    verified = Marks(store, head.job, head.savepoint).readable_verification()
     return verified is not None and not verified.ok

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streambank.core.errors import ConflictError, FormatError, IntegrityError
+from streambank.core.errors import (
+    ConflictError,
+    FormatError,
+    IntegrityError,
+    NotFoundError,
+    StreambankError,
+)
 from streambank.core.shape import decode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.coverage import Coverage
@@ -185,3 +191,75 @@ def coverage_of(mark: Mark) -> Coverage:
 
 UNREADABLE = (IntegrityError, FormatError)
 """What a mark that cannot be read raises; a pin that cannot be read counts as a pin."""
+
+
+class Marks:
+    """The marks of one savepoint, listed or not.
+
+    Args:
+        names: Their file names; looked for where left out.
+    """
+
+    def __init__(self, store: Store, job: str, savepoint: str, names: Iterable[str] | None = None) -> None:
+        self._store = store
+        self._which = job, savepoint
+        self.names = list(store.names(marks_prefix(job, savepoint)) if names is None else names)
+
+    def has(self, kind: str) -> bool:
+        """Whether there is one of a kind."""
+        return latest(self.names, kind) is not None
+
+    def newest(self, kind: str) -> Mark | None:
+        """The newest one of a kind; None for none.
+
+        Raises:
+            NotFoundError: It is gone since it was looked for.
+            IntegrityError, FormatError: It cannot be read.
+        """
+        name = latest(self.names, kind)
+        return None if name is None else read_mark(self._store, *self._which, name)
+
+    def verification(self) -> Verification | None:
+        """The last verification; None where it was never verified. Raises as `newest`."""
+        mark = self.newest(VERIFIED)
+        return None if mark is None else to_verification(mark)
+
+    def readable_verification(self) -> Verification | None:
+        """The last verification; None, too, where that cannot be read: it says nothing, or is gone."""
+        try:
+            return self.verification()
+        except (NotFoundError, *UNREADABLE):
+            return None
+
+    def may_be_pinned(self) -> bool:
+        """Whether it is pinned, as far as anybody can tell."""
+        try:
+            return is_pinned(self.newest(PIN))
+        except UNREADABLE:
+            return True
+
+    def rehearsal(self) -> tuple[bool, datetime | None]:
+        """Whether no rehearsal has passed and no job went on from it, and when the newest mark was made."""
+        restored = self.has(RESTORED)
+        try:
+            mark = self.newest(REHEARSAL)
+        except NotFoundError:
+            return False, None  # the savepoint has expired meanwhile
+        except UNREADABLE:
+            return not restored, None
+        if mark is None:
+            return False, None
+        return not restored and mark.fields.get("passed") is not True, mark.at
+
+    def read_all(self) -> tuple[list[Mark], list[tuple[str, StreambankError]]]:
+        """All that can be read, and by their keys what is wrong with the others."""
+        marks: list[Mark] = []
+        damages: list[tuple[str, StreambankError]] = []
+        for name in self.names:
+            if split_mark_name(name) is None:
+                continue
+            try:
+                marks.append(read_mark(self._store, *self._which, name))
+            except UNREADABLE as error:
+                damages.append((f"{marks_prefix(*self._which)}/{name}", error))
+        return marks, damages

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.core.signing import Keys, is_signed, signing_keys
@@ -32,17 +32,12 @@ from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
     REHEARSAL,
-    UNREADABLE,
     VERIFIED,
     Mark,
+    Marks,
     Verification,
     add_mark,
-    coverage_of,
     is_pinned,
-    latest,
-    marks_prefix,
-    read_mark,
-    split_mark_name,
     to_verification,
 )
 from streambank.repository.names import check_savepoint_name, give_name, names_there
@@ -211,18 +206,13 @@ class Repository:
 
     def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:
         """Sign the bytes of a manifest with the first key; the id of the key."""
-        signing = signing_of(self.keys[:1], job, savepoint)
-        for chunk in data:
-            signing.update(chunk)
-        (name,) = signing.names()
+        (name,) = signing_of(self.keys[:1], job, savepoint, data).names()
         add_signature(self.store, job, savepoint, name)
         return self.keys[0].id
 
     def has_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> bool:
         """Whether the first key has signed these bytes of a manifest."""
-        signing = signing_of(self.keys[:1], job, savepoint)
-        for chunk in data:
-            signing.update(chunk)
+        signing = signing_of(self.keys[:1], job, savepoint, data)
         return bool(is_signed(signing, signatures_of(self.store, job, savepoint)))
 
     def require_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> None:
@@ -232,10 +222,7 @@ class Repository:
             IntegrityError: They are not (codes `not-signed`, `bad-signature`).
         """
         if self.keys:
-            signing = signing_of(self.keys, job, savepoint)
-            for chunk in data:
-                signing.update(chunk)
-            require_signature(self.store, job, savepoint, signing)
+            require_signature(self.store, job, savepoint, signing_of(self.keys, job, savepoint, data))
 
     def adopt(
         self,
@@ -274,7 +261,7 @@ class Repository:
         lock = self._lock_for(manifest, again=not exclusive)
         if lock is not None:
             self._lock_parts(manifest, lock, on_lock)
-        checked_s = check_lasting(self, manifest)
+        checked_s = check_lasting(self.objects, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)
         except ConflictError as error:
@@ -296,7 +283,7 @@ class Repository:
         What lacks objects now is not listed any more, unless it was before (not `made`): a repair finds that.
         """
         try:
-            check_lasting(self, manifest)
+            check_lasting(self.objects, manifest)
         except (ConflictError, IntegrityError):
             if made:
                 self.store.delete(manifest_key(manifest.job, manifest.savepoint))
@@ -408,8 +395,7 @@ class Repository:
         Raises:
             IntegrityError: It is damaged.
         """
-        name = latest(self.store.names(marks_prefix(job, savepoint)), kind)
-        return read_mark(self.store, job, savepoint, name) if name is not None else None
+        return Marks(self.store, job, savepoint).newest(kind)
 
     def mark_rehearsal(
         self, job: str, savepoint: str, *, passed: bool, by: Mapping[str, Any] | None = None
@@ -461,33 +447,17 @@ class Repository:
 
         Nothing where that cannot be read: then all is hashed again.
         """
-        name = latest(self.store.names(marks_prefix(job, savepoint)), VERIFIED)
-        try:
-            return coverage_of(read_mark(self.store, job, savepoint, name)) if name else Coverage()
-        except UNREADABLE:
-            return Coverage()
+        verified = Marks(self.store, job, savepoint).readable_verification()
+        return verified.coverage if verified is not None else Coverage()
 
     def verifications(self, job: str, savepoint: str) -> list[Verification]:
         """All verifications of a savepoint that can be read, oldest first; see `damaged_marks`."""
-        marks, _ = self._marks(job, savepoint)
+        marks, _ = Marks(self.store, job, savepoint).read_all()
         return [to_verification(mark) for mark in marks if mark.kind == VERIFIED]
 
     def damaged_marks(self, job: str, savepoint: str) -> list[tuple[str, StreambankError]]:
         """Marks of a savepoint that cannot be read, by their keys, and what is wrong with each."""
-        return self._marks(job, savepoint)[1]
-
-    def _marks(self, job: str, savepoint: str) -> tuple[list[Mark], list[tuple[str, StreambankError]]]:
-        marks: list[Mark] = []
-        damages: list[tuple[str, StreambankError]] = []
-        prefix = marks_prefix(job, savepoint)
-        for name in self.store.names(prefix):
-            if split_mark_name(name) is None:
-                continue
-            try:
-                marks.append(read_mark(self.store, job, savepoint, name))
-            except UNREADABLE as error:
-                damages.append((f"{prefix}/{name}", error))
-        return marks, damages
+        return Marks(self.store, job, savepoint).read_all()[1]
 
     def _mark(
         self, job: str, savepoint: str, kind: str, by: Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -500,15 +470,7 @@ class Repository:
 _LOOKS = 4
 
 
-class HasObjects(Protocol):
-    """What is asked: a repository."""
-
-    @property
-    def objects(self) -> Objects:
-        """Its objects."""
-
-
-def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
+def check_lasting(held: Objects, manifest: Manifest) -> float:
     """Make sure that a manifest may be listed now.
 
     That every object is there may take long to find out, so the condemned files are looked at twice: before,
@@ -525,10 +487,10 @@ def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
     objects = manifest.objects()
     for _ in range(_LOOKS):
         began_s = boot_clock_s()
-        repository.objects.refresh()
-        missing = repository.objects.missing(objects)
+        held.refresh()
+        missing = held.missing(objects)
         checked_s = boot_clock_s()
-        condemned = repository.objects.condemned(objects, refresh=True)
+        condemned = held.condemned(objects, refresh=True)
         if condemned:
             raise ConflictError(
                 f"The savepoint {manifest.savepoint} of {manifest.job} relies on {len(condemned)} objects "

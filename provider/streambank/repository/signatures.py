@@ -12,7 +12,7 @@ It is written before the manifest, so that a savepoint that exists is signed. Th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streambank.core.errors import IntegrityError, RefusedError
 from streambank.core.signing import VARIABLE, Keys, Signing, is_signed
@@ -26,9 +26,12 @@ _MOST_COPIED = 20
 """A writer of a replica could fill its folder of signatures."""
 
 
-def signing_of(keys: Keys, job: str, savepoint: str) -> Signing:
-    """What takes in the bytes of a savepoint's manifest."""
-    return Signing(keys, _LABEL, job, savepoint)
+def signing_of(keys: Keys, job: str, savepoint: str, data: Iterable[bytes] = ()) -> Signing:
+    """What takes in the bytes of a savepoint's manifest, and has taken in some."""
+    signing = Signing(keys, _LABEL, job, savepoint)
+    for chunk in data:
+        signing.update(chunk)
+    return signing
 
 
 def signatures_of(store: Store, job: str, savepoint: str) -> Sequence[str]:

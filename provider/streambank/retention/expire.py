@@ -27,10 +27,10 @@ from streambank.core.units import utc_now
 from streambank.repository.catalog import SavepointSummary, listed, manifest_key
 from streambank.repository.holds import held, holds
 from streambank.repository.locks import locked_until, visible_locks
-from streambank.repository.marks import add_mark
+from streambank.repository.marks import Marks, add_mark
 from streambank.repository.repository import Repository
 from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
-from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
+from streambank.retention.expired import Expired, expired_savepoints, set_aside, unlisted
 from streambank.retention.policy import (
     HELD,
     LOCKED,
@@ -226,7 +226,7 @@ class _Expire:
         store = self.repository.store
         for copy in unlisted(store, expired_savepoints(store)):
             mine = self.job is None or copy.job == self.job or copy.job.startswith(f"{self.job}/")
-            if mine and may_be_pinned(store, *copy.which):
+            if mine and Marks(store, *copy.which).may_be_pinned():
                 read_back(self.repository, copy)
 
     def set_aside(self, drops: Sequence[RetentionDecision]) -> dict[tuple[str, str], tuple[Expired, float]]:
@@ -245,7 +245,7 @@ class _Expire:
         """Delete one from the list, unless it is pinned or held; whether it is gone."""
         copy, made_s = aside
         repository = self.repository
-        if decision.by_age and not self._held(copy) and may_be_pinned(repository.store, *copy.which):
+        if decision.by_age and not self._held(copy) and Marks(repository.store, *copy.which).may_be_pinned():
             repository.unpin(*copy.which, by=self.by, note=f"{MAX_AGE}: {decision.reasons[0].why}")
         if self._must_stay(copy):
             return False
@@ -269,7 +269,7 @@ class _Expire:
 
     def _must_stay(self, copy: Expired) -> bool:
         """Whether a savepoint is pinned, or held by the time of its copy."""
-        return may_be_pinned(self.repository.store, *copy.which) or self._held(copy)
+        return Marks(self.repository.store, *copy.which).may_be_pinned() or self._held(copy)
 
     def _held(self, copy: Expired) -> bool:
         return held(self.repository.store, *copy.which, copy.expired_ns or _own_ns()) is not None

@@ -27,7 +27,7 @@ from streambank.repository.catalog import (
     read_head,
 )
 from streambank.repository.manifest import Manifest, decode, decode_head
-from streambank.repository.marks import PIN, UNREADABLE, is_pinned, latest, marks_prefix, read_mark
+from streambank.repository.marks import PIN, Marks, latest, marks_prefix
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store, chunks
 
@@ -137,17 +137,6 @@ def read_copy(store: Store, copy: Expired) -> Manifest:
     with store.open(copy.key) as reader:
         manifest = decode_head(chunks(reader), manifest_name(copy.job, copy.savepoint))
     return check_place(manifest, copy.job, copy.savepoint)
-
-
-def may_be_pinned(store: Store, job: str, savepoint: str) -> bool:
-    """Whether a savepoint, listed or not, is pinned, as far as anybody can tell."""
-    name = latest(store.names(marks_prefix(job, savepoint)), PIN)
-    if name is None:
-        return False
-    try:
-        return is_pinned(read_mark(store, job, savepoint, name))
-    except UNREADABLE:
-        return True
 
 
 def remove(store: Store, copy: Expired, others: bool) -> None:
@@ -275,6 +264,6 @@ def expired_summaries(store: Store, grace_s: float, job: str | None = None) -> l
         except UNUSABLE as unusable:
             error = unusable
         at = datetime.fromtimestamp(copy.expired_ns / 1e9, UTC)
-        until = None if may_be_pinned(store, *copy.which) else at + timedelta(seconds=grace_s)
+        until = None if Marks(store, *copy.which).may_be_pinned() else at + timedelta(seconds=grace_s)
         found.append(ExpiredSummary(copy.savepoint, copy.job, at, until, manifest, error))
     return sorted(found, key=lambda each: (each.job, each.savepoint))

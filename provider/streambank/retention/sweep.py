@@ -27,6 +27,7 @@ from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import EXPIRED, manifest_key
 from streambank.repository.holds import Hold, holds
 from streambank.repository.locks import locked_until, visible_locks
+from streambank.repository.marks import Marks
 from streambank.repository.objects.packs import pack_key
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record
@@ -46,7 +47,6 @@ from streambank.retention.expired import (
     UNUSABLE,
     Expired,
     expired_savepoints,
-    may_be_pinned,
     remove,
     unlisted,
 )
@@ -202,7 +202,7 @@ class _Sweep:
         return keys
 
     def _must_stay(self, copy: Expired) -> bool:
-        return copy.which in self.held or may_be_pinned(self.store, *copy.which)
+        return copy.which in self.held or Marks(self.store, *copy.which).may_be_pinned()
 
     def _left_s(self, copy: Expired) -> float:
         return max(0.0, self.report.grace_s - (self.now_ns - copy.expired_ns) / 1e9)
@@ -384,7 +384,7 @@ class _Sweep:
         condemned = {key for record in condemned_records(self.store) for key in record.keys}
         swept |= {key[-64:] for key in condemned if key.startswith("packs/") and key not in self.found.files}
         if swept:
-            self.repository.objects.drop_from_index(swept)
+            self.repository.objects.index.drop(swept)
 
     def _lies_elsewhere(self, digest: str, pack_id: str) -> bool:
         places = self.repository.objects.lasting_places(digest)

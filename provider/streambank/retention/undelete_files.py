@@ -118,7 +118,7 @@ def undelete_files(
         for prefix in prefixes:
             report.undeleted += _uncover(store, versions, partial(covered, prefix), meter)
         if whole:
-            report.indexed_packs = Repository.open(store).objects.rebuild_index().packs
+            report.indexed_packs = Repository.open(store).objects.index.rebuild().packs
     return report
 
 

@@ -328,7 +328,7 @@ def manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatErr
 
 def repository_findings(repository: Repository, job: str, savepoint: str) -> Iterator[Finding]:
     """Damage to files of the repository that are no objects of this savepoint."""
-    for damage in repository.objects.check_index():
+    for damage in repository.objects.index.check():
         yield Finding(
             damage.error.code,
             "warning",
@@ -430,4 +430,4 @@ def _repair_tables(repository: Repository, digests: Iterable[str]) -> bool:
             continue  # it is nowhere, and no table would help
         if place.kind == "pack" and place.key not in packs and _pack_error(repository, place.key) is not None:
             packs.add(place.key)
-    return any([repository.objects.repair_pack(key.rpartition("/")[2]) for key in sorted(packs)])
+    return any([repository.objects.index.repair(key.rpartition("/")[2]) for key in sorted(packs)])

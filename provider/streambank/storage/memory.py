@@ -11,9 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from streambank.core.errors import ConflictError, NotFoundError
 from streambank.storage.names import check_key, check_prefix
-from streambank.storage.store import EXISTS_HINT, GONE_HINT, Features, FileInfo, Leftover, Store
+from streambank.storage.store import (
+    Features,
+    FileInfo,
+    HeldFile,
+    RememberedFile,
+    Store,
+    exists_error,
+    missing_error,
+)
 
 _spaces: dict[str, _Space] = {}
 _spaces_lock = threading.Lock()
@@ -42,7 +49,7 @@ def open_location(uri: str) -> MemoryStore:
     return store.child(prefix) if prefix else store
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Files in a dictionary, with the same promises as the durable stores but durability.
 
     Args:
@@ -89,10 +96,6 @@ class MemoryStore:
     def stat(self, key: str) -> FileInfo:
         return _info(key, self._entry(key))
 
-    def exists(self, key: str) -> bool:
-        with self._space.lock:
-            return self._full(key) in self._space.entries
-
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         data = self._entry(key).data
         return data[offset:] if length is None else data[offset : offset + length]
@@ -102,15 +105,16 @@ class MemoryStore:
         with io.BytesIO(self._entry(key).data) as reader:
             yield reader
 
-    def hold(self, key: str) -> MemoryHeld:
-        return MemoryHeld(self, key, self._entry(key))
+    def hold(self, key: str) -> HeldFile:
+        entry = self._entry(key)
+        return _Held(self, _info(key, entry), entry.data) if self._features.holds else super().hold(key)
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         full = self._full(key)
         whole = bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
         with self._space.lock:
             if exclusive and full in self._space.entries:
-                raise self._exists(key)
+                raise exists_error(f"{self.uri}/{key}")
             self._put(key, whole)
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
@@ -121,14 +125,6 @@ class MemoryStore:
         with self._space.lock:
             self._put(key, whole)
 
-    @contextmanager
-    def bulk(self) -> Iterator[MemoryStore]:
-        """See `Store.bulk`; nothing is durable here."""
-        yield self
-
-    def settle_names(self, folders: Iterable[str]) -> None:
-        """See `Store.settle_names`; nothing is durable here."""
-
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         if not isinstance(source, MemoryStore):
             return False
@@ -136,10 +132,6 @@ class MemoryStore:
         with self._space.lock:
             self._put(key, data)
         return True
-
-    def link_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.link_from`; nothing can be shared here."""
-        return False
 
     def delete(self, key: str) -> None:
         with self._space.lock:
@@ -149,20 +141,9 @@ class MemoryStore:
         with self._space.lock:
             entry = self._entry(key)
             if self._full(new_key) in self._space.entries:
-                raise self._exists(new_key)
+                raise exists_error(f"{self.uri}/{new_key}")
             self._space.entries[self._full(new_key)] = entry
             del self._space.entries[self._full(key)]
-
-    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
-        """See `Store.leftovers`; a write that breaks off leaves nothing here."""
-        return iter(())
-
-    def discard(self, leftover: Leftover) -> None:
-        """See `Store.discard`."""
-
-    def prune(self, prefix: str = "") -> None:
-        """See `Store.prune`; there are no directories here."""
-        check_prefix(prefix)
 
     def _full(self, key: str) -> str:
         return self._prefix + check_key(key)
@@ -174,36 +155,24 @@ class MemoryStore:
         with self._space.lock:
             entry = self._space.entries.get(self._full(key))
         if entry is None:
-            raise NotFoundError(f"There is no file {key} in {self.uri}.", code="no-such-file", hint=GONE_HINT)
+            raise missing_error(f"{self.uri}/{key}")
         return entry
 
-    def _exists(self, key: str) -> ConflictError:
-        return ConflictError(f"{key} is in {self.uri} already.", code="exists", hint=EXISTS_HINT)
 
+class _Held(RememberedFile):
+    """The bytes as they were, whatever happens to their name."""
 
-class MemoryHeld:
-    """A held file; see `HeldFile`."""
-
-    def __init__(self, store: MemoryStore, key: str, entry: _Entry) -> None:
-        self._store = store
-        self._key = key
-        self._entry = entry
-
-    @property
-    def info(self) -> FileInfo:
-        return _info(self._key, self._entry)
+    def __init__(self, store: Store, info: FileInfo, data: bytes) -> None:
+        super().__init__(store, info)
+        self._data = data
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        data = self._entry.data if self._store.features.holds else self._store.read(self._key)
-        with io.BytesIO(data) as reader:
+        with io.BytesIO(self._data) as reader:
             yield reader
 
     def current(self) -> FileInfo:
-        return self.info if self._store.features.holds else self._store.stat(self._key)
-
-    def close(self) -> None:
-        """See `HeldFile.close`."""
+        return self.info
 
 
 def _info(key: str, entry: _Entry) -> FileInfo:

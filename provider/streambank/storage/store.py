@@ -16,22 +16,37 @@ Every foreign exception is translated here, at the edge:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol, TypeVar, cast, runtime_checkable
 
 from streambank.core.choices import LockMode
-from streambank.core.errors import StorageError
+from streambank.core.errors import ConflictError, NotFoundError, StorageError
+from streambank.storage.names import check_prefix
 
 CHUNK_BYTES = 1 << 20
 """How many bytes are read or written at a time."""
 MAX_RECORD_BYTES = 16 << 20
 """Of a file that is decoded in one go: a record, a mark, a file of progress lines."""
-GONE_HINT = "It was removed, or never existed. Look at what is there, and try again."
-"""What every store says beside a key that is not there."""
-EXISTS_HINT = "Somebody else wrote it first: look at it before you try again."
-"""What every store says beside an exclusive create of a key that is there."""
+
+
+def missing_error(what: str) -> NotFoundError:
+    """What every store says of a key that is not there."""
+    return NotFoundError(
+        f"There is no file {what}.",
+        code="no-such-file",
+        hint="It was removed, or never existed. Look at what is there, and try again.",
+    )
+
+
+def exists_error(what: str) -> ConflictError:
+    """What every store says to an exclusive create of a key that is there."""
+    return ConflictError(
+        f"{what} is there already.",
+        code="exists",
+        hint="Somebody else wrote it first: look at it before you try again.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +149,11 @@ class Readable(Protocol):
 
 @runtime_checkable
 class Store(Protocol):
-    """A root under which files are listed, read, created and deleted. Safe to use from several threads."""
+    """A root under which files are listed, read, created and deleted. Safe to use from several threads.
+
+    What has a body here is what a plain store does: one on which a finished write is durable by itself and no
+    bytes can be shared, and of which a write that breaks off leaves nothing, nor any directory.
+    """
 
     @property
     def uri(self) -> str:
@@ -166,6 +185,11 @@ class Store(Protocol):
 
     def exists(self, key: str) -> bool:
         """Whether a file of that key is there."""
+        try:
+            self.stat(key)
+        except NotFoundError:
+            return False
+        return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, `length` at most (all to the end for None).
@@ -187,6 +211,7 @@ class Store(Protocol):
         Raises:
             NotFoundError: There is no such file.
         """
+        return RememberedFile(self, self.stat(key))
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """Create or replace a file at once: readers see the old bytes, or all of the new ones, never a part.
@@ -207,7 +232,8 @@ class Store(Protocol):
             name: Called once, after the last chunk; the key, or None to drop what was written.
         """
 
-    def bulk(self) -> AbstractContextManager[Store]:
+    @contextmanager
+    def bulk(self) -> Iterator[Store]:
         """Many writes that become durable together, which costs far less than one by one.
 
             with store.bulk() as files:
@@ -227,6 +253,7 @@ class Store(Protocol):
         Raises:
             StorageError: At the end: something did not reach the disk. What was written must be given up.
         """
+        yield self
 
     def settle_names(self, folders: Iterable[str]) -> None:
         """Make the names of files in some folders as durable as those of finished writes, whoever wrote them.
@@ -234,6 +261,7 @@ class Store(Protocol):
         A file is seen a moment before its name is durable, and its writer may die in that moment. Who counts
         on files of others asks for this before anything that rests on it; what is not there is no error.
         """
+        return None
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """Copy without the bytes passing through this process, where both stores can do that together.
@@ -241,6 +269,7 @@ class Store(Protocol):
         Returns:
             Whether it was done; False means that the caller has to read and write.
         """
+        return False
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         """Let `key` share its bytes with another store's file (a hard link): a change to one changes both.
@@ -248,6 +277,7 @@ class Store(Protocol):
         Returns:
             Whether it was done.
         """
+        return False
 
     def delete(self, key: str) -> None:
         """Remove a file; one that is not there is no error."""
@@ -267,12 +297,41 @@ class Store(Protocol):
             before_ns: Only those that nobody has added a byte to since then, by the clock of the storage, in
                 nanoseconds since the epoch. So choose it longer ago than a living writer may pause.
         """
+        return iter(())
 
     def discard(self, leftover: Leftover) -> None:
         """Remove what `leftovers` gave; one that is gone is no error. Its writer, if it lives, fails."""
+        return None
 
     def prune(self, prefix: str = "") -> None:
         """Remove empty directories below `prefix`, and that one itself; nothing where there are none."""
+        check_prefix(prefix)
+
+
+class RememberedFile:
+    """A file that is remembered by its identity; see `HeldFile`. Nothing keeps it from being deleted."""
+
+    def __init__(self, store: Store, info: FileInfo) -> None:
+        self._store = store
+        self._info = info
+
+    @property
+    def info(self) -> FileInfo:
+        return self._info
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """See `HeldFile.open`; a file that was written again meanwhile counts as gone."""
+        if self.current().identity != self._info.identity:
+            raise missing_error(f"{self._store.uri}/{self._info.path} as it was before")
+        with self._store.open(self._info.path) as reader:
+            yield reader
+
+    def current(self) -> FileInfo:
+        return self._store.stat(self._info.path)
+
+    def close(self) -> None:
+        """See `HeldFile.close`."""
 
 
 class ServiceCopy(Protocol):

@@ -124,7 +124,7 @@ def salted(store: Store) -> str:
     store.delete(key)
     new = pack_key(digest.partition(":")[2])
     store.write(new, data[:body_bytes] + table + trailer)
-    Repository.open(store).objects.rebuild_index()
+    Repository.open(store).objects.index.rebuild()
     return new
 
 

@@ -34,7 +34,7 @@ def test_the_index(store: Store, replica: Repository, how: Callable[[Store, str]
     report = repair_all(store, replica)
     assert report.ok
     assert {one.kind for one in report.repaired} == {"index"}
-    assert Repository.open(store).objects.check_index() == []
+    assert Repository.open(store).objects.index.check() == []
     assert damage(store) == 0
 
 

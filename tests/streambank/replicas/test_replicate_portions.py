@@ -128,12 +128,12 @@ def test_what_an_attempt_left_that_was_killed_is_no_part_of_anything(
     def first_dies(header: str, portion: str) -> list[str]:
         if portion not in killed:
             killed.append(portion)
-            before = Repository.open(there).objects.unindexed_packs()
+            before = Repository.open(there).objects.index.unindexed_packs()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("streambank.repository.objects.write.ObjectWriter._index", die)
                 with pytest.raises(KilledError):
                     run_portion(header, portion)
-            orphans.append(Repository.open(there).objects.unindexed_packs() - before)
+            orphans.append(Repository.open(there).objects.index.unindexed_packs() - before)
         return run_portion(header, portion)
 
     states = [each["state"] for each in bring(source, there, PortionExecutor(tmp_path, attempt=first_dies))]

@@ -28,7 +28,7 @@ def work(store: FaultyStore | MemoryStore) -> None:
     savepoint = manifest_of().savepoint
     repository.pin("flights", savepoint)
     repository.record_verification("flights", savepoint, level="full", ok=True)
-    repository.objects.rebuild_index()
+    repository.objects.index.rebuild()
 
 
 @pytest.mark.parametrize("kind", ["crash-before", "crash-during", "crash-after"])
@@ -128,7 +128,7 @@ for batch in range(12):
     save(repository, {**FILES, "offsets/%d" % batch: b"offsets %d" % batch}, batch=batch)
     repository.pin("flights", next(iter(repository.manifests())).savepoint)
     if batch % 4 == 3:
-        repository.objects.rebuild_index()
+        repository.objects.index.rebuild()
 print(repository.id)
 """
 
@@ -158,7 +158,7 @@ def test_processes_write_one_repository_at_once(tmp_path: Path) -> None:
     repository = Repository.open(LocalStore(tmp_path / "repository"))
     summaries = list(repository.manifests())
     assert [summary.batch for summary in summaries] == list(range(12))
-    assert repository.objects.check_index() == []
+    assert repository.objects.index.check() == []
     for summary in summaries:
         assert summary.error is None
         manifest = repository.load(summary.job, summary.savepoint)

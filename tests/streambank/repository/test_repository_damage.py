@@ -96,11 +96,11 @@ def test_a_damaged_index_is_named_and_made_again(repository: Repository) -> None
     with pytest.raises(IntegrityError, match=index) as raised:
         fresh.objects.read(digest)
     assert raised.value.code == "index-damaged"
-    assert [damage.key for damage in fresh.objects.check_index()] == [index]
+    assert [damage.key for damage in fresh.objects.index.check()] == [index]
 
-    report = fresh.objects.rebuild_index()
+    report = fresh.objects.index.rebuild()
     assert (report.packs, report.objects, report.damaged) == (1, len(FILES) - 1, ())
-    assert fresh.objects.check_index() == []
+    assert fresh.objects.index.check() == []
     assert fresh.objects.read(digest) == b"delta" * 100
     assert Repository.open(repository.store).objects.missing(manifest.objects()) == set()
 
@@ -112,10 +112,10 @@ def test_a_lost_index_is_made_again(repository: Repository) -> None:
     fresh = Repository.open(repository.store)
 
     assert len(fresh.objects.missing(manifest.objects())) == len(FILES) - 1
-    assert fresh.objects.unindexed_packs() == {keys(fresh.store, "packs")[0].rpartition("/")[2]}
-    fresh.objects.rebuild_index()
+    assert fresh.objects.index.unindexed_packs() == {keys(fresh.store, "packs")[0].rpartition("/")[2]}
+    fresh.objects.index.rebuild()
     assert fresh.objects.missing(manifest.objects()) == set()
-    assert fresh.objects.unindexed_packs() == set()
+    assert fresh.objects.index.unindexed_packs() == set()
 
 
 def test_rebuilding_names_damaged_packs_and_leaves_them(repository: Repository) -> None:
@@ -125,7 +125,7 @@ def test_rebuilding_names_damaged_packs_and_leaves_them(repository: Repository) 
     victim = repository.objects.locate(digest_of("blake3", b"another pack")).key
     repository.store.write(victim, b"junk")
 
-    report = repository.objects.rebuild_index()
+    report = repository.objects.index.rebuild()
 
     assert [damage.key for damage in report.damaged] == [victim]
     assert report.packs == 1
@@ -146,7 +146,7 @@ def test_many_index_files_become_one(repository: Repository) -> None:
     assert [fresh.objects.read(digest) for digest in written] == [
         b"object %d" % number for number in range(70)
     ]
-    assert fresh.objects.unindexed_packs() == set()
+    assert fresh.objects.index.unindexed_packs() == set()
 
 
 def test_an_index_that_is_merged_away_while_it_is_read_is_no_error(repository: Repository) -> None:
@@ -160,7 +160,7 @@ def test_an_index_that_is_merged_away_while_it_is_read_is_no_error(repository: R
                 with Repository.open(self.inner).objects.writer() as writer:
                     writer.add(b"new", 3)
                 self.inner.delete(index)
-                Repository.open(self.inner).objects.rebuild_index()
+                Repository.open(self.inner).objects.index.rebuild()
             return names
 
     reader = Repository.open(Merging(repository.store))

@@ -94,7 +94,7 @@ def test_it_is_stored_again_under_another_name(
     assert place.kind == "pack" and fresh.objects.read(DIGEST) == LARGE
     found = dict(fresh.objects.read_many(manifest_of().objects()))
     assert set(found.values()) == set(FILES.values())
-    assert fresh.objects.rebuild_index().damaged == ()
+    assert fresh.objects.index.rebuild().damaged == ()
 
     data = bytearray(fresh.store.read(place.key))
     data[500_000] ^= 1

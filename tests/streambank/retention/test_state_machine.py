@@ -229,7 +229,7 @@ class Repositories(RuleBasedStateMachine):
 
     @rule()
     def reindex(self) -> None:
-        assert Repository.open(self.store).objects.rebuild_index().damaged == ()
+        assert Repository.open(self.store).objects.index.rebuild().damaged == ()
 
     @invariant()
     def every_listed_savepoint_is_whole_and_what_was_taken(self) -> None:

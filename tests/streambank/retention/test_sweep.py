@@ -72,7 +72,7 @@ def test_from_expired_to_gone_takes_two_graces(repository: Repository, clock: Cl
     clock.advance(2 * HOUR_S)
     run(repository)
     assert [*repository.store.names("condemned")] == ["last-sweep"]
-    assert not Repository.open(repository.store).objects.rebuild_index().changed
+    assert not Repository.open(repository.store).objects.index.rebuild().changed
     assert verify(Repository.open(repository.store), "flights", kept.savepoint, level="full").ok
 
 
@@ -208,7 +208,7 @@ def test_a_lost_index_costs_no_object(repository: Repository, clock: Clock) -> N
     for _ in range(3):
         clock.advance(2 * HOUR_S)
         assert run(repository).condemned.files == 0
-    Repository.open(repository.store).objects.rebuild_index()
+    Repository.open(repository.store).objects.index.rebuild()
     assert assert_whole(repository.store) == {kept.savepoint}
 
 

@@ -73,7 +73,7 @@ def test_a_sweep_at_any_call_of_another(clock: Clock, condemned: bool, hours: in
         if number % 12 == 0:
             settle(store, clock)
             assert len(content(store)) <= 4
-            assert not Repository.open(store).objects.rebuild_index().changed
+            assert not Repository.open(store).objects.index.rebuild().changed
 
 
 def test_copies_that_two_sweeps_condemned_at_once_are_saved(clock: Clock) -> None:

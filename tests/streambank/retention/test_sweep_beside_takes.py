@@ -162,7 +162,7 @@ def test_a_machine_that_slept_for_days_lists_nothing_that_is_gone(clock: Clock) 
     assert assert_whole(inner) == set()
 
 
-@pytest.mark.parametrize("tidy", [sweep_now, lambda store: Repository.open(store).objects.rebuild_index()])
+@pytest.mark.parametrize("tidy", [sweep_now, lambda store: Repository.open(store).objects.index.rebuild()])
 def test_a_lost_pack_that_is_stored_again_while_the_index_forgets_it(
     clock: Clock, tidy: Callable[[Store], object]
 ) -> None:

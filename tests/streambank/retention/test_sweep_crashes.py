@@ -152,7 +152,7 @@ def settle(store: LocalStore, clock: Clock) -> None:
     report = sweep(Repository.open(store), grace_s=HOUR_S, dry_run=True).to_dict()
     assert report["condemned"]["files"] == report["waiting"]["files"] == report["deleted"]["files"] == 0
     assert report["expired"] == [] and report["left"] == []
-    rebuilt = Repository.open(store).objects.rebuild_index()
+    rebuilt = Repository.open(store).objects.index.rebuild()
     assert not rebuilt.changed
 
 

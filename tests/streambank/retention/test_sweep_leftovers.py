@@ -19,7 +19,7 @@ from streambank.retention.sweep import _Sweep, sweep
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from streambank.storage.s3.client import Service
+from streambank.storage.s3.client import S3Address, Service
 from streambank.storage.s3.multipart import leftovers
 from streambank.storage.store import Leftover
 from tests.support.repository.retention import HOUR_S, assert_whole, store_and_list
@@ -184,5 +184,5 @@ class Pages:
 def test_an_old_upload_whose_newest_part_is_young_goes_on() -> None:
     service = cast("Service", SimpleNamespace(client=Pages()))
     before_ns = int((NOW - timedelta(hours=24)).timestamp() * 1e9)
-    found = list(leftovers(service, BUCKET, "r/", "s3://b/r", before_ns))
+    found = list(leftovers(S3Address(service, BUCKET, "r/", "s3://b/r"), before_ns))
     assert found == [Leftover("objects/broken", 20, "u2")]

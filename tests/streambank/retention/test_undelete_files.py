@@ -19,8 +19,7 @@ from streambank.retention.undelete_files import undelete_files
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.s3 import client
-from streambank.storage.s3.client import forget_clients
+from streambank.storage.s3.client import S3Address, forget_clients
 from streambank.storage.s3.store import S3Store
 from streambank.storage.store import Covered
 from streambank.work.pace import Step
@@ -291,14 +290,14 @@ def test_a_long_listing_is_read_page_by_page(
     destroy(place)
     expected = {file.key: file for file in store.covered()}
     asked = 0
-    call = client.call
+    ask = S3Address.ask
 
     def counting(*args: Any, **parameters: Any) -> Any:
         nonlocal asked
         asked += 1
-        return call(*args, **parameters)
+        return ask(*args, **parameters)
 
     monkeypatch.setattr("streambank.storage.s3.versions.PAGE_KEYS", 2)
-    monkeypatch.setattr("streambank.storage.s3.versions.call", counting)
+    monkeypatch.setattr(S3Address, "ask", counting)
     assert {file.key: file for file in store.covered()} == expected
     assert asked > len(expected) / 2

@@ -105,12 +105,12 @@ class TestTakingElsewhere:
         def first_dies(header: str, portion: str) -> list[str]:
             if portion not in killed:
                 killed.append(portion)
-                before = set(Repository.open(repository.store).objects.unindexed_packs())
+                before = set(Repository.open(repository.store).objects.index.unindexed_packs())
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr("streambank.repository.objects.write.ObjectWriter._index", _die)
                     with pytest.raises(KilledError):
                         run_portion(header, portion)
-                orphans.append(Repository.open(repository.store).objects.unindexed_packs() - before)
+                orphans.append(Repository.open(repository.store).objects.index.unindexed_packs() - before)
             return run_portion(header, portion)
 
         repository = second_repository(shop)

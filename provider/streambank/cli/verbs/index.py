@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def reindex(repository: RepositoryOption) -> None:
     """Rebuild the index of a repository from its packs: exit code 1 if packs are damaged or missing."""
-    report = open_repository(repository).objects.rebuild_index()
+    report = open_repository(repository).objects.index.rebuild()
     document = {
         "ok": not (report.damaged or report.lost),
         "changed": report.changed,

@@ -19,7 +19,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.verbs import verify
-from streambank.core.errors import InputError, IntegrityError, StreambankError
+from streambank.core.errors import InputError, StreambankError
 
 if TYPE_CHECKING:
     from streambank.kafka.retention import KafkaReplay
@@ -282,10 +282,11 @@ def unpin(
 
 def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pinned: bool) -> None:
     from streambank.control.processes import who
+    from streambank.repository.marks import Marks
 
     opened = open_repository(repository)
     which = opened.find(savepoint, job)
-    was_pinned = _is_pinned(opened, *which)
+    was_pinned = Marks(opened.store, *which).may_be_pinned()
     if pinned:
         opened.pin(*which, by=who("cli"), note=note)
     elif was_pinned:
@@ -295,14 +296,6 @@ def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pin
     if not pinned:
         now = "is no longer pinned" if was_pinned else "was not pinned; nothing changed"
     console.answer(document, lambda: console.line(f"{which[1]} {now}."))
-
-
-def _is_pinned(opened: Repository, job: str, savepoint: str) -> bool:
-    """Whether a savepoint is, or may be, pinned: a damaged mark does not say."""
-    try:
-        return opened.pinned(job, savepoint)
-    except IntegrityError:
-        return True
 
 
 TIMEOUT_S = 3.0

@@ -18,13 +18,12 @@ from streambank.repository.catalog import (
     candidate_heads,
     glimpse,
     is_rejected,
-    last_verification,
     listed,
     newest_first,
     none_of,
 )
 from streambank.repository.manifest import Manifest
-from streambank.repository.marks import Verification
+from streambank.repository.marks import Marks, Verification
 from streambank.repository.references import AsOf, Found, only_job, only_others, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
@@ -255,7 +254,7 @@ def next_ones(repository: Repository, manifest: Manifest, lines: QueryLines = AN
             continue
         if lines.why_not(head):
             continue
-        verified = last_verification(repository.store, manifest.job, savepoint)
+        verified = Marks(repository.store, manifest.job, savepoint).readable_verification()
         if verified is None or verified.ok:
             found.append(Next(savepoint, head.batch, head.taken_at, verified))
         if len(found) == NEXT:

@@ -87,8 +87,12 @@ class IndexFiles:
                 pass  # a file vanished: another one has taken its place
             self._ready = True
 
-    def damaged(self) -> list[FileDamage]:
-        """Index files that could not be used when they were read."""
+    def check(self) -> list[FileDamage]:
+        """Index files that cannot be used, those among them that came since."""
+        self.load(refresh=True)
+        return self._known_damage()
+
+    def _known_damage(self) -> list[FileDamage]:
         with self._lock:
             return list(self._damaged.values())
 
@@ -111,7 +115,7 @@ class IndexFiles:
 
     def missing_error(self, digest: str) -> IntegrityError:
         """The error of an object that cannot be found, and why that may be."""
-        damaged = sorted(damage.key for damage in self.damaged())
+        damaged = sorted(damage.key for damage in self._known_damage())
         if damaged:
             return IntegrityError(
                 f"The object {digest} cannot be found, and {damaged[0]} is damaged.",
@@ -143,7 +147,11 @@ class IndexFiles:
                 self._index.add(pack)
 
     def rebuild(self) -> RebuildReport:
-        """Make the index again from the packs. Safe beside writers: what they index meanwhile is kept.
+        """Make the index again from the packs, and replace all index files there were.
+
+        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
+        nothing where the index says just what the packs do. Safe beside readers and writers: what is indexed
+        meanwhile is kept.
 
         Raises:
             FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.

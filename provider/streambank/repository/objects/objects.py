@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import BinaryIO, cast
@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.digest import split_digest
 from streambank.repository.objects.index import IndexedObject
-from streambank.repository.objects.index_files import FileDamage, IndexFiles, RebuildReport
+from streambank.repository.objects.index_files import IndexFiles
 from streambank.repository.objects.large import Absent, look_up, object_key
 from streambank.repository.objects.packs import SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.repository.objects.read import (
@@ -37,7 +37,7 @@ class Objects:
     def __init__(self, store: Store, digest_name: str) -> None:
         self._store = store
         self._digest_name = digest_name
-        self._index = IndexFiles(store, digest_name)
+        self.index = IndexFiles(store, digest_name)
         self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
         self._gone: set[str] = set()  # files that were looked for in vain, and the index was read again
@@ -96,11 +96,11 @@ class Objects:
         """
         if not self._store.features.remote:
             return {}
-        return look_up(self._store, [digest for digest in digests if not self._index.find(digest)])
+        return look_up(self._store, [digest for digest in digests if not self.index.find(digest)])
 
     def refresh(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
-        self._index.load(refresh=True)
+        self.index.load(refresh=True)
         self._whole_packs.clear()
         self._condemned.refresh()
 
@@ -138,7 +138,7 @@ class Objects:
         if gone is not None and gone not in self._gone:
             self._gone.add(gone)
             self._whole_packs.discard(gone.rpartition("/")[2])
-            self._index.load(refresh=True)
+            self.index.load(refresh=True)
         place = self._find(digest)
         key = object_key(digest)
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
@@ -146,10 +146,10 @@ class Objects:
         try:
             info = file or self._store.stat(key)
         except NotFoundError as error:
-            self._index.load(refresh=True)
+            self.index.load(refresh=True)
             place = self._find(digest)
             if place is None:
-                raise self._index.missing_error(digest) from error
+                raise self.index.missing_error(digest) from error
             return packed_location(digest, place)
         return file_location(info)
 
@@ -163,14 +163,6 @@ class Objects:
             read_pack(self._store, pack_id)
         except NotFoundError as error:
             raise missing_pack(pack_id) from error
-
-    def repair_pack(self, pack_id: str) -> bool:
-        """Write a damaged table of contents of a pack again, where the index proves what it was.
-
-        Returns:
-            Whether the table is right now.
-        """
-        return self._index.repair(pack_id)
 
     # Reading
 
@@ -268,35 +260,8 @@ class Objects:
 
         return ObjectWriter(self._store, self._digest_name, has, self._publish, condemned=self._condemned)
 
-    # The index
-
-    def check_index(self) -> list[FileDamage]:
-        """Index files that cannot be used."""
-        self._index.load(refresh=True)
-        return self._index.damaged()
-
-    def unindexed_packs(self) -> set[str]:
-        return self._index.unindexed_packs()
-
-    def known_packs(self) -> dict[str, Pack]:
-        return self._index.known_packs()
-
-    def rebuild_index(self) -> RebuildReport:
-        """Make the index again from the packs, and replace all index files there were.
-
-        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
-        nothing where the index says just what the packs do. Safe beside readers and writers.
-
-        Raises:
-            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
-        """
-        return self._index.rebuild()
-
-    def drop_from_index(self, pack_ids: Set[str]) -> bool:
-        return self._index.drop(pack_ids)
-
     def _publish(self, packs: list[Pack]) -> None:
-        self._index.publish(packs)
+        self.index.publish(packs)
         self._whole_packs.update(pack.id for pack in packs)
 
     def _find(self, digest: str) -> IndexedObject | None:
@@ -306,7 +271,7 @@ class Objects:
 
     def _lasting(self, digest: str) -> Sequence[IndexedObject]:
         """Where a packed object lies, without packs that a sweep is going to delete."""
-        places = self._index.find(digest)
+        places = self.index.find(digest)
         if not self._condemned:
             return places
         return [place for place in places if pack_key(place.pack_id) not in self._condemned]
@@ -318,10 +283,10 @@ class Objects:
             return False
         if key in self._condemned:
             return True
-        return bool(self._index.find(digest)) and not self._store.exists(key)
+        return bool(self.index.find(digest)) and not self._store.exists(key)
 
     def _place(self, digest: str) -> IndexedObject | None:
-        places = self._index.find(digest)
+        places = self.index.find(digest)
         if len(places) > 1:  # a sweep may have stored it again, and be about to delete the first one
             self._condemned.look_once()
             places = [*self._lasting(digest), *places]
@@ -443,7 +408,7 @@ class Objects:
             with opened as reader, CheckedReader(reader, digest, location) as checked:
                 yield cast("BinaryIO", checked)
         except NotFoundError as error:
-            raise self._index.missing_error(digest) from error
+            raise self.index.missing_error(digest) from error
 
 
 def _checking(reader: BinaryIO, digest: str, location: ObjectLocation) -> BinaryIO:

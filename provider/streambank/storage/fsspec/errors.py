@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from streambank.core.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.storage.local.errors import translate as translate_local
-from streambank.storage.store import EXISTS_HINT, GONE_HINT
+from streambank.storage.store import exists_error, missing_error
 
 PACKAGES = {
     "abfs": "adlfs",
@@ -110,16 +110,6 @@ def short_error(uri: str, got_bytes: int, asked_bytes: int) -> StorageError:
         code="corrupt-transfer",
         hint="Try again; it may have been written at the same moment.",
     )
-
-
-def missing_error(uri: str) -> NotFoundError:
-    """There is no such file."""
-    return NotFoundError(f"There is no file {uri}.", code="no-such-file", hint=GONE_HINT)
-
-
-def exists_error(uri: str) -> ConflictError:
-    """It is there already."""
-    return ConflictError(f"{uri} is there already.", code="exists", hint=EXISTS_HINT)
 
 
 def missing_package_error(scheme: str, uri: str) -> StorageError:

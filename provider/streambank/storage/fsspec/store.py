@@ -24,14 +24,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.errors import FormatError
 from streambank.core.last_read import reading
 from streambank.core.python310 import UTC, add_note, parse_time
 from streambank.core.units import EPOCH
 from streambank.storage.fsspec.errors import (
     TranslatedReader,
-    exists_error,
-    missing_error,
     missing_package_error,
     no_exclusive_create_error,
     no_version_error,
@@ -48,7 +46,16 @@ from streambank.storage.names import (
     is_key,
     is_temporary,
 )
-from streambank.storage.store import CHUNK_BYTES, REMOTE_AT_ONCE, Features, FileInfo, Leftover, Store, chunks
+from streambank.storage.store import (
+    CHUNK_BYTES,
+    REMOTE_AT_ONCE,
+    Features,
+    FileInfo,
+    Store,
+    chunks,
+    exists_error,
+    missing_error,
+)
 
 CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
 """Schemes whose `pipe_file` and `put_file` take `mode="create"` as one atomic request.
@@ -60,8 +67,11 @@ MOST_FOLDERS = 100
 """In which a file may lie below a store; Spark lays out six, and HDFS takes a thousand at most."""
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """Files below one directory of an fsspec filesystem.
+
+    A name is as durable as it can be when it is seen. Packages differ in when a copy inside their service is
+    done, so none is asked for. The services that hold repositories end broken uploads by themselves.
 
     Args:
         uri: The directory, as fsspec spells it.
@@ -118,13 +128,6 @@ class FsspecStore:
                 raise missing_error(uri)
         return info_of(key, said, uri)
 
-    def exists(self, key: str) -> bool:
-        try:
-            self.stat(key)
-        except NotFoundError:
-            return False
-        return True
-
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
         reading(uri)
@@ -150,9 +153,6 @@ class FsspecStore:
         with reader, io.BufferedReader(TranslatedReader(reader, uri), CHUNK_BYTES) as translating:
             yield translating
 
-    def hold(self, key: str) -> FsspecHeld:
-        return FsspecHeld(self, self.stat(key))
-
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         check_key(key)
         if exclusive and not self._exclusive:
@@ -166,22 +166,6 @@ class FsspecStore:
             key = name()
             if key is not None:
                 self._put(check_key(key), bytes_or_file, exclusive=False)
-
-    @contextmanager
-    def bulk(self) -> Iterator[FsspecStore]:
-        """See `Store.bulk`; every write stands by itself here."""
-        yield self
-
-    def settle_names(self, folders: Iterable[str]) -> None:
-        """See `Store.settle_names`; a name is as durable as it can be when it is seen."""
-
-    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.copy_from`; packages differ in when such a copy is done, so none is asked for."""
-        return False
-
-    def link_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.link_from`; nothing can be shared here."""
-        return False
 
     def delete(self, key: str) -> None:
         path = self._path(check_key(key))
@@ -200,13 +184,6 @@ class FsspecStore:
         with self.open(key) as reader:
             self.write(new_key, chunks(reader), exclusive=True)
         self.delete(key)
-
-    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
-        """See `Store.leftovers`; the services that hold repositories end broken uploads by themselves."""
-        return iter(())
-
-    def discard(self, leftover: Leftover) -> None:
-        """See `Store.discard`."""
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`; object stores have no directories."""
@@ -367,32 +344,6 @@ class FsspecStore:
             except Exception as failure:
                 add_note(error, f"{temporary} could not be removed: {type(failure).__name__}")
             raise
-
-
-class FsspecHeld:
-    """A file that is remembered by its version; see `HeldFile`. Nothing keeps it from being deleted."""
-
-    def __init__(self, store: FsspecStore, info: FileInfo) -> None:
-        self._store = store
-        self._info = info
-
-    @property
-    def info(self) -> FileInfo:
-        return self._info
-
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """See `HeldFile.open`; a file that was written again meanwhile counts as gone."""
-        if self.current().identity != self._info.identity:
-            raise missing_error(f"{self._store.uri}/{self._info.path} as it was before")
-        with self._store.open(self._info.path) as reader:
-            yield reader
-
-    def current(self) -> FileInfo:
-        return self._store.stat(self._info.path)
-
-    def close(self) -> None:
-        """See `HeldFile.close`."""
 
 
 _VERSIONS = ("generation", "etag", "ETag")

@@ -15,10 +15,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from streambank.core.errors import StorageError
-from streambank.storage.fsspec.errors import exists_error
 from streambank.storage.fsspec.store import FsspecStore, below, info_of
 from streambank.storage.names import is_temporary
-from streambank.storage.store import CHUNK_BYTES, Leftover
+from streambank.storage.store import CHUNK_BYTES, Leftover, exists_error
 
 NOT_FOUND = 404
 READS = 4

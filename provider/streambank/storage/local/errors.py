@@ -5,21 +5,19 @@ from __future__ import annotations
 import errno
 import os
 
-from streambank.core.errors import ConflictError, NotFoundError, StorageError, StreambankError
-from streambank.storage.store import EXISTS_HINT, GONE_HINT
+from streambank.core.errors import StorageError, StreambankError
+from streambank.storage.store import exists_error, missing_error
 
 NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 """What opening a key that names no regular file may answer."""
 
+_NO_PERMISSION = (
+    "no-permission",
+    "Give the user that runs this permission for it, or run it as another user.",
+)
 _CODES = {
-    errno.EACCES: (
-        "no-permission",
-        "Give the user that runs this permission for it, or run it as another user.",
-    ),
-    errno.EPERM: (
-        "no-permission",
-        "Give the user that runs this permission for it, or run it as another user.",
-    ),
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
     errno.EROFS: ("read-only", "Mount the file system for writing, or choose another location."),
     errno.ENOSPC: (
         "disk-full",
@@ -56,13 +54,3 @@ def translate_read(error: OSError, path: str) -> StreambankError:
     machine stays readable there.
     """
     return missing_error(path) if error.errno == errno.ESTALE else translate(error, path)
-
-
-def missing_error(path: str) -> NotFoundError:
-    """There is no such file."""
-    return NotFoundError(f"There is no file {path}.", code="no-such-file", hint=GONE_HINT)
-
-
-def exists_error(path: str) -> ConflictError:
-    """It is there already."""
-    return ConflictError(f"{path} is there already.", code="exists", hint=EXISTS_HINT)

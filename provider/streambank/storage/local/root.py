@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 
 from streambank.core.errors import IntegrityError, StreambankError
 from streambank.core.last_read import reading
-from streambank.storage.local.errors import NOT_THERE, missing_error, translate, translate_read
+from streambank.storage.local.errors import NOT_THERE, translate, translate_read
 from streambank.storage.local.write import sync_directory
 from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX, check_key
-from streambank.storage.store import FileInfo
+from streambank.storage.store import FileInfo, missing_error
 
 # A named pipe in a checkpoint would block whoever opens it; regular files do not mind O_NONBLOCK.
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK

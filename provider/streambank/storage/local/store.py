@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.storage.local.durability import PendingFiles, folder_ends, sync_directories
-from streambank.storage.local.errors import NOT_THERE, exists_error, translate, translate_read
+from streambank.storage.local.errors import NOT_THERE, translate, translate_read
 from streambank.storage.local.read import LocalHeld, buffered, read_range
 from streambank.storage.local.root import LOOK, OVERWRITE, READ, Root, mtime_ns
 from streambank.storage.local.write import (
@@ -28,7 +28,7 @@ from streambank.storage.local.write import (
     overwrite,
 )
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
-from streambank.storage.store import Features, FileInfo, Leftover, Row, Store
+from streambank.storage.store import Features, FileInfo, Leftover, Row, ScanningStore, Store, exists_error
 
 _SHORT_NAME = 24
 _WRITE_BACK_BYTES = 256 << 10  # smaller files are cheaper to write back all together, at the end of a bulk
@@ -39,7 +39,7 @@ def open_location(uri: str) -> LocalStore:
     return LocalStore(uri.removeprefix("file://"))
 
 
-class LocalStore:
+class LocalStore(ScanningStore):
     """Files below one directory, which need not exist before the first write.
 
     Args:
@@ -109,13 +109,6 @@ class LocalStore:
 
     def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
         return self._root.look(keys)
-
-    def exists(self, key: str) -> bool:
-        try:
-            self.stat(key)
-        except NotFoundError:
-            return False
-        return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         descriptor, info = self._root.open_file(key, READ)
@@ -372,10 +365,9 @@ class LocalStore:
         self._root.sync(new_directory, self._root.join(key.rpartition("/")[0]))
 
     def _is_same_file(self, key: str, other: str) -> bool:
-        try:
+        with suppress(NotFoundError):
             return self.stat(key).identity == self.stat(other).identity
-        except NotFoundError:
-            return False
+        return False
 
 
 def _split(key: str) -> tuple[str, str]:

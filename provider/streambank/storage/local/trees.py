@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streambank.core.errors import NotFoundError, RefusedError, StorageError
-from streambank.storage.local.errors import NOT_THERE, missing_error, translate
+from streambank.storage.local.errors import NOT_THERE, translate
+from streambank.storage.store import missing_error
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_DIRECTORY

@@ -71,7 +71,11 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """One object, there or not."""
+    """One object, there or not; or what the keys of a store begin with.
+
+    Attributes:
+        uri: What messages name.
+    """
 
     service: Service
     bucket: str
@@ -86,25 +90,48 @@ class S3Address:
             expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
             parameters: Those of the method, without `Bucket` and `Key`.
         """
-        return call(
-            self.service, self.uri, operation, expect=expect, Bucket=self.bucket, Key=self.key, **parameters
-        )
+        return self.ask(operation, expect=expect, Key=self.key, **parameters)
 
+    def ask(self, operation: str, *, expect: Collection[int] = (), **parameters: Any) -> dict[str, Any]:
+        """One request about the bucket; as `call`."""
+        from botocore.exceptions import BotoCoreError, ClientError
 
-def call(
-    service: Service, uri: str, operation: str, *, expect: Collection[int] = (), **parameters: Any
-) -> dict[str, Any]:
-    """One request; see `S3Address.call`. The `uri` is what messages name."""
-    from botocore.exceptions import BotoCoreError, ClientError
+        try:
+            answer = getattr(self.service.client, operation)(Bucket=self.bucket, **parameters)
+            return cast("dict[str, Any]", answer)
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in expect:
+                return cast("dict[str, Any]", error.response)
+            raise translate(error, self.uri) from error
+        except BotoCoreError as error:
+            raise translate(error, self.uri) from error
 
-    try:
-        return cast("dict[str, Any]", getattr(service.client, operation)(**parameters))
-    except ClientError as error:
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in expect:
-            return cast("dict[str, Any]", error.response)
-        raise translate(error, uri) from error
-    except BotoCoreError as error:
-        raise translate(error, uri) from error
+    def pages(
+        self, operation: str, repeated: Mapping[str, str], **parameters: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Every page of a listing of the bucket.
+
+        Args:
+            operation: As for `call`.
+            repeated: What of a page the request for the next one repeats: its name there, and in the request.
+
+        Raises:
+            StorageError: It does not end (code `storage`).
+        """
+        after: dict[str, Any] = {}
+        while True:
+            page = self.ask(operation, **parameters, **after)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            following = {asked: page[said] for said, asked in repeated.items() if page.get(said)}
+            if not following or following == after:
+                raise StorageError(
+                    f"The service's listing of {self.uri} does not end.",
+                    code="storage",
+                    hint="Report it to the maker of the service.",
+                )
+            after = following
 
 
 def status_of(response: Mapping[str, Any]) -> int:
@@ -437,15 +464,15 @@ def _with_role(session: Any, access: S3Access, role_arn: str) -> Any:
 _NO_RULES = "NoSuchLifecycleConfiguration"
 
 
-def lifecycle_rules(service: Service, bucket: str, uri: str) -> tuple[LifecycleRule, ...]:
+def lifecycle_rules(root: S3Address) -> tuple[LifecycleRule, ...]:
     """The rules of a bucket that take away objects, or make them unreadable, and are enabled."""
-    answer = call(service, uri, "get_bucket_lifecycle_configuration", expect=(404,), Bucket=bucket)
+    answer = root.ask("get_bucket_lifecycle_configuration", expect=(404,))
     refused = answer.get("Error", {}).get("Code")
     if refused == _NO_RULES:
         return ()
     if refused is not None:
         raise StorageError(
-            f"The lifecycle rules of the bucket of {uri} cannot be read ({refused}).",
+            f"The lifecycle rules of the bucket of {root.uri} cannot be read ({refused}).",
             code="storage",
             hint="Give these credentials s3:GetLifecycleConfiguration, or look at the rules by hand.",
         )
@@ -476,15 +503,15 @@ def _does(said: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def server_time(service: Service, bucket: str, uri: str) -> datetime:
+def server_time(root: S3Address) -> datetime:
     """The time by the service's clock, to the second."""
-    answer = call(service, uri, "head_bucket", Bucket=bucket)
+    answer = root.ask("head_bucket")
     said = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
     try:
         return parsedate_to_datetime(said).astimezone(UTC)
     except (TypeError, ValueError) as error:
         raise StorageError(
-            f"The service of {uri} sends no time in its answers.",
+            f"The service of {root.uri} sends no time in its answers.",
             code="storage",
             hint="Compare its clock with this machine's by hand.",
         ) from error

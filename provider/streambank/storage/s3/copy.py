@@ -7,9 +7,10 @@ from typing import Any
 
 from streambank.core.errors import ConflictError
 from streambank.storage.s3.client import S3Address, status_of
-from streambank.storage.s3.errors import corrupt_error, exists_error
+from streambank.storage.s3.errors import corrupt_error
 from streambank.storage.s3.multipart import put_parts
 from streambank.storage.s3.read import etag_of
+from streambank.storage.store import exists_error
 
 LIMIT_BYTES = 1 << 30
 """What one request copies; services take up to 5 GiB, and answer when it is done."""

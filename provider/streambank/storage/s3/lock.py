@@ -12,22 +12,21 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.python310 import UTC
-from streambank.storage.s3.client import S3Address, Service, call, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.store import Lock
 
 _NO_LOCK = (400, 404)
 """What services answer about an object, or a bucket, without a lock."""
 
 
-def takes_locks(service: Service, bucket: str, uri: str) -> bool:
+def takes_locks(root: S3Address) -> bool:
     """Whether objects of a bucket can be locked."""
-    if bucket not in service.locking:
-        answer = call(
-            service, uri, "get_object_lock_configuration", expect=(400, 404, 405, 501), Bucket=bucket
-        )
+    known = root.service.locking
+    if root.bucket not in known:
+        answer = root.ask("get_object_lock_configuration", expect=(400, 404, 405, 501))
         said = answer.get("ObjectLockConfiguration") or {}
-        service.locking[bucket] = said.get("ObjectLockEnabled") == "Enabled"
-    return service.locking[bucket]
+        known[root.bucket] = said.get("ObjectLockEnabled") == "Enabled"
+    return known[root.bucket]
 
 
 def lock_of(place: S3Address) -> Lock | None:

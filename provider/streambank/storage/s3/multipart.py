@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.core.python310 import add_note
 from streambank.storage.names import is_key
-from streambank.storage.s3.client import S3Address, Service, call
+from streambank.storage.s3.client import S3Address
 from streambank.storage.store import Leftover
 
 TOKEN = "streambank-write"
@@ -117,51 +117,35 @@ def _abort(place: S3Address, upload: str, error: BaseException) -> None:
         add_note(error, f"Parts of {place.uri} could not be removed: {failure}")
 
 
-def leftovers(service: Service, bucket: str, root: str, uri: str, before_ns: int) -> Iterator[Leftover]:
+def leftovers(root: S3Address, before_ns: int) -> Iterator[Leftover]:
     """Uploads below a root that were begun before a moment, and that got no part since.
 
     Args:
-        root: What the keys begin with; empty, or with a slash at its end.
         before_ns: The moment, by the service's own clock.
     """
-    for upload in _uploads(service, bucket, root, uri):
-        key = upload["Key"].removeprefix(root)
-        if not upload["Key"].startswith(root) or not is_key(key) or _ns(upload["Initiated"]) >= before_ns:
-            continue
-        # An upload may well be older than any grace and go on: its newest part tells.
-        try:
-            parts = list(_parts(service, bucket, upload, uri))
-        except NotFoundError:
-            continue  # it was completed or given up since it was listed
-        if all(_ns(part["LastModified"]) < before_ns for part in parts):
-            yield Leftover(key, sum(int(part["Size"]) for part in parts), upload["UploadId"])
+    after = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
+    for page in root.pages("list_multipart_uploads", after, Prefix=root.key):
+        for upload in page.get("Uploads", ()):
+            key = upload["Key"].removeprefix(root.key)
+            if (
+                not upload["Key"].startswith(root.key)
+                or not is_key(key)
+                or _ns(upload["Initiated"]) >= before_ns
+            ):
+                continue
+            # An upload may well be older than any grace and go on: its newest part tells.
+            try:
+                parts = list(_parts(root, upload))
+            except NotFoundError:
+                continue  # it was completed or given up since it was listed
+            if all(_ns(part["LastModified"]) < before_ns for part in parts):
+                yield Leftover(key, sum(int(part["Size"]) for part in parts), upload["UploadId"])
 
 
-def _uploads(service: Service, bucket: str, root: str, uri: str) -> Iterator[Mapping[str, Any]]:
-    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": root}
-    while True:
-        page = call(service, uri, "list_multipart_uploads", **asked)
-        yield from page.get("Uploads", ())
-        following = page.get("NextKeyMarker"), page.get("NextUploadIdMarker")
-        if not page.get("IsTruncated") or following == (asked.get("KeyMarker"), asked.get("UploadIdMarker")):
-            return
-        asked |= {"KeyMarker": following[0] or "", "UploadIdMarker": following[1] or ""}
-
-
-def _parts(service: Service, bucket: str, upload: Mapping[str, Any], uri: str) -> Iterator[Mapping[str, Any]]:
-    """The parts of an upload.
-
-    Raises:
-        NotFoundError: There is no such upload any more.
-    """
-    asked: dict[str, Any] = {"Bucket": bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
-    while True:
-        page = call(service, uri, "list_parts", **asked)
+def _parts(root: S3Address, upload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    after, which = {"NextPartNumberMarker": "PartNumberMarker"}, ("Key", "UploadId")
+    for page in root.pages("list_parts", after, **{name: upload[name] for name in which}):
         yield from page.get("Parts", ())
-        following = page.get("NextPartNumberMarker")
-        if not page.get("IsTruncated") or following == asked.get("PartNumberMarker"):
-            return
-        asked["PartNumberMarker"] = following
 
 
 def _ns(moment: Any) -> int:

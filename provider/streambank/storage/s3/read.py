@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from streambank.core.last_read import reading
 from streambank.storage.s3.client import S3Address, status_of
-from streambank.storage.s3.errors import corrupt_error, missing_error
-from streambank.storage.store import CHUNK_BYTES, FileInfo
+from streambank.storage.s3.errors import corrupt_error
+from streambank.storage.store import CHUNK_BYTES, FileInfo, RememberedFile, Store, missing_error
 
 ATTEMPTS = 4
 """How often a body is fetched without getting further, the first time included."""
@@ -216,31 +216,14 @@ def stat(place: S3Address, path: str) -> FileInfo:
     return info_of(path, response, int(response["ContentLength"]))
 
 
-class S3Held:
-    """An object that is remembered by its version; see `HeldFile`. Nothing keeps it from being deleted."""
+class S3Held(RememberedFile):
+    """A file that is remembered by its version, and of which no other version is read."""
 
-    def __init__(self, place: S3Address, path: str) -> None:
-        self._place = place
-        self._path = path
-        self._info = stat(place, path)
-
-    @property
-    def place(self) -> S3Address:
-        """Where it is."""
-        return self._place
-
-    @property
-    def info(self) -> FileInfo:
-        return self._info
+    def __init__(self, store: Store, place: S3Address, path: str) -> None:
+        super().__init__(store, stat(place, path))
+        self.place = place
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """See `HeldFile.open`; an object that was written again meanwhile counts as gone."""
-        with open_object(self._place, self._info.identity) as reader:
+        with open_object(self.place, self.info.identity) as reader:
             yield reader
-
-    def current(self) -> FileInfo:
-        return stat(self._place, self._path)
-
-    def close(self) -> None:
-        """See `HeldFile.close`."""

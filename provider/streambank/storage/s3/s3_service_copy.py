@@ -20,9 +20,10 @@ from typing import Any
 
 from streambank.core.errors import StorageError
 from streambank.storage.s3.client import S3Address, status_of
-from streambank.storage.s3.errors import corrupt_error, missing_error
+from streambank.storage.s3.errors import corrupt_error
 from streambank.storage.s3.multipart import put_parts
 from streambank.storage.s3.read import Crc32, spelled
+from streambank.storage.store import missing_error
 
 LEAST_BYTES = 8 << 20
 """Below this one PUT costs less than the three requests of such a copy."""

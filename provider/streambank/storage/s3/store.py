@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import BinaryIO
 
-from streambank.core.errors import InputError, NotFoundError, StorageError
+from streambank.core.errors import InputError, StorageError
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3 import list as s3_list
@@ -25,7 +25,6 @@ from streambank.storage.s3 import versions as s3_versions
 from streambank.storage.s3.client import S3Address, Service, service, status_of
 from streambank.storage.s3.copy import copy
 from streambank.storage.s3.credentials import S3Access, current_s3
-from streambank.storage.s3.errors import exists_error
 from streambank.storage.s3.multipart import leftovers
 from streambank.storage.s3.read import S3Held, info_of, open_object, read_range, stat
 from streambank.storage.s3.s3_service_copy import REFUSALS, S3ServiceCopy
@@ -40,6 +39,7 @@ from streambank.storage.store import (
     LifecycleRule,
     Lock,
     Store,
+    exists_error,
 )
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
@@ -68,8 +68,8 @@ def open_location(uri: str) -> S3Store:
     return store.child(match[3]) if match[3] else store
 
 
-class S3Store:
-    """Objects below one prefix of a bucket, which has to be there.
+class S3Store(Store):
+    """Objects below one prefix of a bucket, which has to be there. What can be seen is durable.
 
     Args:
         scheme: How `uri` begins, `s3` or `s3a`.
@@ -103,21 +103,14 @@ class S3Store:
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
         start = self._below(prefix)
-        for key, item in s3_list.items(self._service(), self._bucket, self._prefix, start, self.uri):
+        for key, item in s3_list.items(self._here, start):
             yield info_of(key, item, int(item["Size"]))
 
     def names(self, prefix: str = "") -> Sequence[str]:
-        return sorted(s3_list.names(self._service(), self._bucket, self._below(prefix), self.uri))
+        return sorted(s3_list.names(self._here, self._below(prefix)))
 
     def stat(self, key: str) -> FileInfo:
         return stat(self._place(key), key)
-
-    def exists(self, key: str) -> bool:
-        try:
-            self.stat(key)
-        except NotFoundError:
-            return False
-        return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         return read_range(self._place(key), offset, length)
@@ -128,7 +121,7 @@ class S3Store:
             yield reader
 
     def hold(self, key: str) -> S3Held:
-        return S3Held(self._place(key), key)
+        return S3Held(self, self._place(key), key)
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         place = self._place(key)
@@ -149,14 +142,6 @@ class S3Store:
             key = name()
             if key is not None:
                 put_spool(self._place(key), spool)
-
-    @contextmanager
-    def bulk(self) -> Iterator[S3Store]:
-        """See `Store.bulk`; every write is durable by itself here."""
-        yield self
-
-    def settle_names(self, folders: Iterable[str]) -> None:
-        """See `Store.settle_names`; what can be seen is durable here."""
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`: by the service itself, between any two of its buckets, for one owner.
@@ -181,10 +166,6 @@ class S3Store:
         if file.place.service is not service or (file.place.bucket, self._bucket) in service.uncopied:
             return None
         return S3ServiceCopy(file.place, file.info.identity, file.info.size_bytes, self._place)
-
-    def link_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.link_from`; nothing can be shared here."""
-        return False
 
     def delete(self, key: str) -> None:
         """See `Store.delete`; in a versioned bucket the old version stays below a delete marker."""
@@ -211,7 +192,7 @@ class S3Store:
 
     def leftovers(self, before_ns: int) -> Iterator[Leftover]:
         """See `Store.leftovers`: uploads in parts that were neither completed nor given up."""
-        return leftovers(self._service(), self._bucket, self._prefix, self.uri, before_ns)
+        return leftovers(self._here, before_ns)
 
     def discard(self, leftover: Leftover) -> None:
         place = self._place(leftover.key)
@@ -219,14 +200,14 @@ class S3Store:
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`: markers of directories, and what servers on file systems leave of them."""
-        s3_list.prune(self._service(), self._bucket, self._below(prefix), self.uri)
+        s3_list.prune(self._here, self._below(prefix))
 
     @property
     def prefix(self) -> str:
         return self._prefix
 
     def takes_locks(self) -> bool:
-        return s3_lock.takes_locks(self._service(), self._bucket, self.uri)
+        return s3_lock.takes_locks(self._here)
 
     def lock(self, key: str, lock: Lock) -> None:
         s3_lock.lock(self._place(key), lock)
@@ -235,24 +216,29 @@ class S3Store:
         return s3_lock.lock_of(self._place(key))
 
     def keeps_versions(self) -> bool:
-        return s3_versions.keeps_versions(self._service(), self._bucket, self.uri)
+        return s3_versions.keeps_versions(self._here)
 
     def covered(self, prefix: str = "") -> Iterator[Covered]:
-        return s3_versions.covered(self._service(), self._bucket, self._prefix, prefix, self.uri)
+        return s3_versions.covered(self._here, prefix)
 
     def uncover(self, file: Covered) -> None:
         s3_versions.uncover(self._place(file.key), file)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
-        return client.lifecycle_rules(self._service(), self._bucket, self.uri)
+        return client.lifecycle_rules(self._here)
 
     def server_time(self) -> datetime:
-        return client.server_time(self._service(), self._bucket, self.uri)
+        return client.server_time(self._here)
 
     def _service(self) -> Service:
         if self._known is None or self._known[0] != os.getpid():  # connections do not survive a fork
             self._known = (os.getpid(), service(self.uri, self._access))
         return self._known[1]
+
+    @property
+    def _here(self) -> S3Address:
+        """Its bucket, and what all its keys begin with."""
+        return S3Address(self._service(), self._bucket, self._prefix, self.uri)
 
     def _place(self, key: str) -> S3Address:
         full = self._prefix + check_key(key)

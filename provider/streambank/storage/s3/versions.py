@@ -8,12 +8,13 @@ Source: Amazon S3 User Guide, "Working with delete markers".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from streambank.core.errors import StorageError
 from streambank.core.python310 import UTC
 from streambank.storage.names import is_key, is_temporary
-from streambank.storage.s3.client import S3Address, Service, call, status_of
+from streambank.storage.s3.client import S3Address, status_of
 from streambank.storage.s3.list import PAGE_KEYS
 from streambank.storage.store import Covered
 
@@ -24,66 +25,48 @@ _RIGHTS = (
 _UNKNOWN = (403, 404, 405, 501)
 
 
-def keeps_versions(service: Service, bucket: str, uri: str) -> bool:
+def keeps_versions(root: S3Address) -> bool:
     """Whether a bucket has versions, or had them: they stay where versioning is suspended."""
-    answer = call(service, uri, "get_bucket_versioning", expect=_UNKNOWN, Bucket=bucket)
+    answer = root.ask("get_bucket_versioning", expect=_UNKNOWN)
     if str(answer.get("Error", {}).get("Code")) == "NoSuchBucket":
-        call(service, uri, "head_bucket", Bucket=bucket)  # which says so in our words
+        root.ask("head_bucket")  # which says so in our words
     return status_of(answer) in _UNKNOWN or answer.get("Status") in ("Enabled", "Suspended")
 
 
-def covered(service: Service, bucket: str, root: str, prefix: str, uri: str) -> Iterator[Covered]:
+def covered(root: S3Address, prefix: str) -> Iterator[Covered]:
     """Every object below a root that a marker covers, with a key below it that begins with a prefix."""
     markers: dict[str, Any] = {}
     newest: dict[str, Any] = {}
-    for page in _pages(service, bucket, root + prefix, uri):
-        markers |= {each["Key"]: each for each in page.get("DeleteMarkers", ()) if each.get("IsLatest")}
-        for each in page.get("Versions", ()):
-            if each["Key"] in markers:
-                newest.setdefault(each["Key"], each)  # it comes first
-        # The versions of one name may go on with the next page.
-        last = page.get("NextKeyMarker") if page.get("IsTruncated") else None
-        for key in [key for key in markers if key != last]:
-            marker, file = markers.pop(key), newest.pop(key, None)
-            name = key.removeprefix(root)
-            if file is not None and is_key(name) and not is_temporary(name.rpartition("/")[2]):
-                # versitygw 1.8 gives the marker the time of the file, and the file that of its deletion.
-                at = max(marker["LastModified"], file["LastModified"]).astimezone(UTC)
-                yield Covered(name, str(marker["VersionId"]), at, int(file["Size"]))
-
-
-def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any]:
-    after: dict[str, Any] = {}
-    while True:
-        asked = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE_KEYS, **after}
-        try:
-            page = call(service, uri, "list_object_versions", **asked)
-        except StorageError as error:
-            raise _rights(error) from error
-        yield page
-        if not page.get("IsTruncated"):
-            return
-        following = {"KeyMarker": page.get("NextKeyMarker")}
-        if page.get("NextVersionIdMarker"):
-            following["VersionIdMarker"] = page["NextVersionIdMarker"]
-        if not following["KeyMarker"] or following == after:
-            raise StorageError(
-                f"The service's listing of the versions in {uri} does not end.",
-                code="storage",
-                hint="Report it to the maker of the service.",
-            )
-        after = following
+    after = {"NextKeyMarker": "KeyMarker", "NextVersionIdMarker": "VersionIdMarker"}
+    with _saying_the_rights():
+        for page in root.pages("list_object_versions", after, Prefix=root.key + prefix, MaxKeys=PAGE_KEYS):
+            markers |= {each["Key"]: each for each in page.get("DeleteMarkers", ()) if each.get("IsLatest")}
+            for each in page.get("Versions", ()):
+                if each["Key"] in markers:
+                    newest.setdefault(each["Key"], each)  # it comes first
+            # The versions of one name may go on with the next page.
+            last = page.get("NextKeyMarker") if page.get("IsTruncated") else None
+            for key in [key for key in markers if key != last]:
+                marker, file = markers.pop(key), newest.pop(key, None)
+                name = key.removeprefix(root.key)
+                if file is not None and is_key(name) and not is_temporary(name.rpartition("/")[2]):
+                    # versitygw 1.8 gives the marker the time of the file, and the file that of its deletion.
+                    at = max(marker["LastModified"], file["LastModified"]).astimezone(UTC)
+                    yield Covered(name, str(marker["VersionId"]), at, int(file["Size"]))
 
 
 def uncover(place: S3Address, file: Covered) -> None:
     """Remove the marker that covers an object."""
-    try:
+    with _saying_the_rights():
         place.call("delete_object", expect=(404,), VersionId=file.marker)
+
+
+@contextmanager
+def _saying_the_rights() -> Iterator[None]:
+    """Let the error of credentials that may not do this say which rights it takes."""
+    try:
+        yield
     except StorageError as error:
-        raise _rights(error) from error
-
-
-def _rights(error: StorageError) -> StorageError:
-    if error.code != "no-permission":
-        return error
-    return StorageError(error.message, code=error.code, hint=_RIGHTS)
+        if error.code != "no-permission":
+            raise
+        raise StorageError(error.message, code=error.code, hint=_RIGHTS) from error

@@ -20,10 +20,10 @@ from streambank.core.errors import ConflictError, StorageError
 from streambank.storage.local.errors import translate as translate_local
 from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from streambank.storage.s3.client import S3Address, status_of
-from streambank.storage.s3.errors import corrupt_error, exists_error, no_exclusive_create_error
+from streambank.storage.s3.errors import corrupt_error, no_exclusive_create_error
 from streambank.storage.s3.multipart import TOKEN, made_by, put_parts
 from streambank.storage.s3.read import Crc32, spelled
-from streambank.storage.store import CHUNK_BYTES
+from streambank.storage.store import CHUNK_BYTES, exists_error
 
 PART_BYTES = 16 << 20
 """Size of the first parts of an upload; a smaller object is one PUT."""
@@ -128,7 +128,7 @@ def create(place: S3Address, spool: Spool, metadata: Mapping[str, str] | None = 
         if attempt:  # others write the same key at this moment, and the service wants us to ask again
             time.sleep(random.uniform(0, 0.1 * 2**attempt))
         try:
-            _create(place, spool, said)
+            _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
             return
         except _RefusedError as refused:
             if refused.status == _REFUSED:
@@ -142,10 +142,6 @@ def create(place: S3Address, spool: Spool, metadata: Mapping[str, str] | None = 
     raise ConflictError(
         f"{place.uri} is being written by others at the same time.", code="exists", hint="Try again."
     )
-
-
-def _create(place: S3Address, spool: Spool, said: Mapping[str, str]) -> None:
-    _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
 
 
 def _prove(place: S3Address) -> None:

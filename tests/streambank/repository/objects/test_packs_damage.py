@@ -52,7 +52,7 @@ def test_a_damaged_table_is_written_again_by_reindex(shop: SimulatedJob, bit: in
         ("pack-damaged", True)
     }
     reopen(shop)
-    report = shop.repository.objects.rebuild_index()
+    report = shop.repository.objects.index.rebuild()
     assert (report.repaired, report.damaged, report.changed) == ((key,), (), False)
     assert is_whole(shop, first.savepoint)
 
@@ -63,7 +63,7 @@ def test_an_object_beside_a_damaged_table_is_not_passed_off_as_whole(shop: Simul
     flip(shop, key, -3)
     flip(shop, key, 100)
     reopen(shop)
-    assert shop.repository.objects.rebuild_index().repaired == (key,)
+    assert shop.repository.objects.index.rebuild().repaired == (key,)
     assert not verify(shop.repository, JOB, first.savepoint, "full").ok
     assert heals(shop, first.savepoint) == 0  # patched in its place
 
@@ -78,7 +78,7 @@ def test_without_an_index_a_table_is_not_invented_and_a_take_of_the_batch_brings
         shop.repository_store.delete(index)
     reopen(shop)
     before = shop.repository_store.read(key)
-    report = shop.repository.objects.rebuild_index()
+    report = shop.repository.objects.index.rebuild()
     assert [damage.key for damage in report.damaged] == [key]
     assert report.repaired == ()
     assert shop.repository_store.read(key) == before

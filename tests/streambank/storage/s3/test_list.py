@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from streambank.storage.s3 import list
+from streambank.storage.s3.client import S3Address
 from streambank.storage.s3.store import S3Store
 from tests.support.storage.s3_objects import key_of
 from tests.support.storage.s3_servers import BUCKET
@@ -37,13 +39,13 @@ def test_a_long_listing_goes_directory_by_directory(
     monkeypatch.setattr(list, "PAGE_KEYS", 10)
     monkeypatch.setattr(list, "FLAT_PAGES", 2)
     asked = []
-    ask = list._ask
+    pages = list.pages
 
-    def asking(service: Any, bucket: str, uri: str, walk: list._Walk) -> Any:
-        asked.append((walk.prefix.removeprefix(key_of(store, "")), walk.delimiter))
-        return ask(service, bucket, uri, walk)
+    def asking(root: S3Address, prefix: str, delimiter: str = "") -> Iterator[Any]:
+        asked.append((prefix.removeprefix(key_of(store, "")), delimiter))
+        return pages(root, prefix, delimiter)
 
-    monkeypatch.setattr(list, "_ask", asking)
+    monkeypatch.setattr(list, "pages", asking)
 
     assert sorted(info.path for info in store.list()) == sorted(wanted)
     assert {("", "/"), ("state/", "/"), ("state/0/", "/"), ("state/0/1/", ""), ("commits/", "/")} <= {*asked}

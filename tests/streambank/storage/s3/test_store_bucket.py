@@ -12,7 +12,7 @@ from streambank.core.units import utc_now
 from streambank.doctor.checks.clocks import check_service
 from streambank.doctor.checks.locations import check_rules
 from streambank.storage import open_store
-from streambank.storage.s3 import client as s3_bucket
+from streambank.storage.s3.client import S3Address
 from streambank.storage.s3.store import S3Store
 from streambank.storage.store import LifecycleRule, Served
 from tests.support.storage.s3_servers import BUCKET, S3Server
@@ -73,6 +73,7 @@ def test_the_server_says_its_time_and_it_is_ours(store: S3Store, monkeypatch: py
     assert not [*check_service(store, utc_now)]
     (finding,) = check_service(store, lambda: utc_now() + timedelta(minutes=3))
     assert getattr(finding, "code", "") == "clock-skew"
-    monkeypatch.setattr(s3_bucket, "call", lambda *args, **more: {"ResponseMetadata": {"HTTPHeaders": {}}})
+    answer = {"ResponseMetadata": {"HTTPHeaders": {}}}
+    monkeypatch.setattr(S3Address, "ask", lambda *args, **more: answer)
     with pytest.raises(StorageError, match="sends no time"):
         store.server_time()
