@@ -392,5 +392,6 @@ def killed_at(patching: pytest.MonkeyPatch, *target: Any) -> Iterator[None]:
         raise SimulatedCrash(str(target))
 
     with patching.context() as patched, pytest.raises(SimulatedCrash):
-        patched.setattr(*target, die)
+        put: Callable[..., None] = patched.setattr
+        put(*target, die)
         yield
