@@ -259,10 +259,7 @@ def test_the_repository_is_lost_with_the_records_and_the_job_comes_back_from_a_r
     plan = succeed(*command, "--dry-run", "--json").document
     assert plan["repository"] == f"file://{folder}/replica"
     assert [one["location"] for one in plan["passed_over"]] == [f"file://{folder}/repository"]
-    assert (
-        f"passed over file://{folder}/repository: There is no repository"
-        in succeed(*command, "--dry-run").out
-    )
+    assert f"file://{folder}/repository: There is no repository" in succeed(*command, "--dry-run").out
     done = succeed(*command, "--json").document
     assert (done["repository"], done["batch"]) == (plan["repository"], checkpoint.last)
     assert done["generation"] == 3, "above the generation that was lost, should it come back"
