@@ -137,7 +137,7 @@ class StreambankHook(BaseHook):
 
     @cached_property
     def recovery(self) -> RecoveryVerbs:
-        """Restores and generations: `plan`, `restore`, `reinstate` and more."""
+        """Restores and generations: `plan`, `restore` and more."""
         from streambank_airflow.hooks.recovery import RecoveryVerbs
 
         return RecoveryVerbs(self.declared)
