@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
 from streambank.checkpoint.logs import Commit, Offsets
-from streambank.checkpoint.operators import OperatorMetadata, require_schemas
+from streambank.checkpoint.operators import GLOBAL_LIMIT, OperatorMetadata, require_schemas
 from streambank.checkpoint.schema.store import is_keyless
 from streambank.checkpoint.shape import (
     URGENCY_LAST,
@@ -48,7 +48,6 @@ __all__ = [
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PARTITIONS = "spark.sql.shuffle.partitions"
-GLOBAL_LIMIT = "globalLimit"
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

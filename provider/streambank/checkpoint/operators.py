@@ -13,6 +13,7 @@ from streambank.checkpoint.text import half_written, load_json, parse_version
 from streambank.core.errors import FormatError
 from streambank.core.json_text import loads
 
+GLOBAL_LIMIT = "globalLimit"
 MAX_OPERATOR_VERSION = 2
 _SPARKS_OWN = "$"
 """How names of Spark's own state variables begin; an application's cannot."""

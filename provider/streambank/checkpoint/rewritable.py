@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
+from streambank.checkpoint.operators import GLOBAL_LIMIT
 from streambank.checkpoint.schema.query import read_query_schema
 from streambank.checkpoint.schema.unnamed import operator_names
+from streambank.checkpoint.shape import Closure
 from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
 from streambank.storage.store import Readable
 

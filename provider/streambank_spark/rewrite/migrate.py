@@ -19,7 +19,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streambank.checkpoint.closure import GLOBAL_LIMIT, PROVIDER
+from streambank.checkpoint.closure import PROVIDER
+from streambank.checkpoint.operators import GLOBAL_LIMIT
 from streambank.checkpoint.rewritable import check_strict
 from streambank.core.errors import InputError, RefusedError
 from streambank.storage import Store, open_store

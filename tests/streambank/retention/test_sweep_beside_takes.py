@@ -12,6 +12,8 @@ import pytest
 
 from streambank.core.errors import IntegrityError
 from streambank.repository.catalog import manifest_key
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.objects import Objects
 from streambank.repository.repository import Repository, check_lasting
 from streambank.retention.sweep import sweep
 from streambank.savepoint.take import TakeRequest, take
@@ -122,7 +124,7 @@ def test_without_the_last_look_savepoints_would_be_lost(
 ) -> None:
     """The negative control: the same storms find the hole that the protocol closes."""
 
-    def no_look(repository: Repository, manifest: object) -> float:
+    def no_look(held: Objects, manifest: Manifest) -> float:
         return 0.0
 
     monkeypatch.setattr("streambank.repository.repository.check_lasting", no_look)

@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure, OperatorState
 from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.operators import GLOBAL_LIMIT
 from streambank.checkpoint.schema.store import Columns, parse_state_schema
+from streambank.checkpoint.shape import Closure, OperatorState
 from streambank.core.errors import FormatError
 from streambank.storage.store import Readable, Store
 
