@@ -53,16 +53,15 @@ def test_the_note_of_every_form_does(tmp_path: Path, said: str) -> None:
 
 
 def test_what_is_no_text_stays_what_it_is() -> None:
+    templates: dict[str, Any] = {
+        "note": "{{ params.nothing }}",
+        "name": "{{ params.nothing or '' }}",
+        "pin": "{{ params['pin'] }}",
+        "batch": "{{ params.get('batch') }}",
+        "closure": "{{ 'min' + 'imal' }}",
+    }
     with DAG("native", schedule=None, render_template_as_native_obj=True):
-        task = CreateSavepointOperator(
-            task_id="task",
-            job="flights",
-            note="{{ params.nothing }}",
-            name="{{ params.nothing or '' }}",
-            pin="{{ params['pin'] }}",
-            batch="{{ params.get('batch') }}",
-            closure="{{ 'min' + 'imal' }}",
-        )
+        task = CreateSavepointOperator(task_id="task", job="flights", **templates)
     rendered(task, nothing=None, pin=False, batch=41)
     assert (task.note, task.name, task.pin, task.batch, task.closure) == (None, "", False, 41, "minimal")
 

@@ -216,7 +216,7 @@ def as_number(value: Any, option: str) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
         raise InputError(f"{option} must be a number, not {value!r}.", code="bad-option", hint=_HINT)
@@ -244,7 +244,7 @@ def as_duration_s(value: Any) -> float | None:
     from streambank.core.units import parse_duration_s
 
     if isinstance(value, int | float):
-        return float(value)
+        return as_number(value, "A length of time")
     text = as_text(value)
     if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         return float(text)

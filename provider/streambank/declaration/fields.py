@@ -7,7 +7,6 @@ that the parser has taken, so it may take the syntax for granted.
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 from streambank.core.environment import fill_in
 from streambank.core.errors import InputError
 from streambank.core.python310 import UTC, parse_toml
-from streambank.core.units import parse_duration_s
+from streambank.core.units import number_or_none, parse_duration_s
 from streambank.core.zones import check_time_zone, time_zone
 from streambank.storage import normalize_location, scheme_of
 
@@ -171,9 +170,12 @@ class Fields:
 
     def number(self, name: str, *, minimum: float) -> float | None:
         value: float | None = self._get(name, (int, float), "a number")
-        if value is not None and not minimum <= value < math.inf:
-            raise self.mistake(name, f"it must be at least {minimum:g}, not {value}")
-        return None if value is None else float(value)
+        if value is None:
+            return None
+        number = number_or_none(value)  # none where a whole number is larger than any float
+        if number is None or number < minimum:
+            raise self.mistake(name, f"it must be at least {minimum:g} and finite, not {value}")
+        return number
 
     def moment(self, name: str, zone: str | None) -> datetime | None:
         """A time, in UTC; one that says no time zone is by the clocks of `zone`, if there is one."""

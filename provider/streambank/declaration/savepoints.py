@@ -8,7 +8,14 @@ from datetime import time
 from typing import Annotated
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
-from streambank.core.choices import CLOSURE_KINDS, LOCK_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.core.choices import (
+    CLOSURE_KINDS,
+    LOCK_MODES,
+    SINK_CHOICES,
+    SOURCE_CHOICES,
+    VERIFICATIONS,
+    ClosureKind,
+)
 from streambank.core.limits import (
     DATED_PROGRESS_FILES,
     DEFAULT_DRAIN_TIMEOUT_S,
@@ -121,7 +128,7 @@ class SavepointPolicy:
     """
 
     schedule: Schedule | None = None
-    closure: Annotated[str, one_of(*CLOSURE_KINDS)] = "safe"
+    closure: Annotated[ClosureKind, one_of(*CLOSURE_KINDS)] = "safe"
     verify: Annotated[str, one_of(*VERIFICATIONS)] = "quick"
     share: Share = DEFAULT_SHARE
     blackout: Annotated[tuple[Blackout, ...], _blackout] = ()

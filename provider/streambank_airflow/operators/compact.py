@@ -38,7 +38,8 @@ class CompactCheckpointOperator(StreambankOperator, CompactOptions):
 
     alert_kinds = ("compaction-failed",)
 
-    keep_batches: int | Template | None = 1  # one that a template leaves empty is refused
+    # One that a template leaves empty is refused.
+    keep_batches: int | Template | None = 1  # type: ignore[assignment]
     only_if: bool | Template = True
 
     @measured

@@ -25,8 +25,8 @@ def shop(tmp_path: Path) -> SimulatedJob:
 def test_the_engine_refuses_what_it_does_not_know(shop: SimulatedJob, tmp_path: Path) -> None:
     taken = shop.take()
     job = declare(tmp_path)
-    odd = replace(job, savepoint=replace(job.savepoint, closure="saef"))
     wrong: Any = "saef"
+    odd = replace(job, savepoint=replace(job.savepoint, closure=wrong))
     for option, known, work in (
         ("closure", "safe, minimal", lambda: shop.take(closure=wrong)),
         ("closure", "safe, minimal", lambda: CheckpointReader(shop.checkpoint).closure(None, wrong)),

@@ -73,6 +73,7 @@ def test_what_forms_may_change_or_make(tmp_path: Path) -> None:
     ("text", "queries", "said"),
     [
         ("[jobs.a.hot_keys]\nsample = 0\n", ONE, "sample: it must be at least 0.0001"),
+        (f"[jobs.a.hot_keys]\nsample = {10**400}\n", ONE, "at least 0.0001 and finite, not 1000"),
         ("[jobs.a.hot_keys]\nsample = 1.5\n", ONE, "it is a share, and 1.5 is more than 1"),
         ("[jobs.a.hot_keys]\nmax_keys = 51\n", ONE, "max_keys: it must be at most 50"),
         ('[jobs.a.hot_keys]\nkeys = ["upper(user)"]\n', ONE, "'upper(user)' is not the name of a column"),

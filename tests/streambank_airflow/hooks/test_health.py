@@ -48,7 +48,6 @@ def test_a_watcher_of_the_site_before_a_fail_over_does_not_end_the_one_after_it(
     trigger = JobEndTrigger(
         job=NAME,
         jobs_file=str(sites.jobs),
-        streambank_conn_id=None,
         watch=before[0].number,
         watch_id=before[0].identity,
         site=before[1],

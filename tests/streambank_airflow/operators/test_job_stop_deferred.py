@@ -189,7 +189,7 @@ def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lamb
     return seen
 
 
-AGAIN = {"retries": 2, "retry_delay": timedelta(0)}
+AGAIN: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(0)}
 
 
 def test_a_try_after_a_failure_goes_on_with_what_was_asked(

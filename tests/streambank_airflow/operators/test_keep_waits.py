@@ -180,7 +180,7 @@ class TestDeclarationWithAMistake:
             with pytest.raises(TaskDeferred) as deferred:
                 task._wait_for_declaration({}, held)
             assert isinstance(deferred.value.trigger, PauseTrigger)
-            held = deferred.value.trigger.remember
+            held = dict(deferred.value.trigger.remember)
         managed.jobs_file.write_text(text, encoding="utf-8")
         first, second = alerts(managed)
         assert first.startswith("giving-up: Nothing is done for job flights") and "checkpiont" in first

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
-from streambank.core.units import say_bytes, to_json_time
+from streambank.core.units import number_or_none, say_bytes, to_json_time
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
 from streambank.doctor.subject import NO_PROGRESS, CheckResult, SkippedCheck
@@ -71,8 +71,7 @@ def _update_time(said: Sequence[Mapping[str, object]]) -> str | None:
 
 
 def _number(data: Mapping[str, object], name: str) -> float:
-    value = data.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    return number_or_none(data.get(name)) or 0.0
 
 
 def check_hot_keys(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -131,7 +131,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     approved: Mapping[str, Any] | str | Template | None = None
     shown: Mapping[str, int] | str | Template | None = None
     skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | Template | None = None
-    all_queries = cast("bool", False)  # annotated, it would be an argument
+    all_queries = False  # annotated, it would be an argument
     """Whether `job` names them."""
 
     @measured

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from streambank.core.errors import NotFoundError
 from streambank.core.options import Template, as_data, as_text
 from streambank.core.units import from_json_time, say_bytes, say_count, say_duration, to_json_time, utc_now
+from streambank.core.verb_options import TakeOptions
 from streambank.repository.catalog import LATEST
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.connections.spark import SparkChoice
@@ -288,12 +289,7 @@ class StateOperator(OnSavepoint):
         """Take a savepoint: an old one does not show what would be removed now."""
         taken = self.hook.savepoints.take(
             self.job,
-            checkpoint=None,
-            file_sinks=(),
-            batch=None,
-            closure=None,
-            pin=False,
-            new_query=False,
+            TakeOptions(),
             note=self.why or "taken to count what would go",
             by=asked_by(context),
         )

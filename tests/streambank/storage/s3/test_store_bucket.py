@@ -73,7 +73,7 @@ def test_the_server_says_its_time_and_it_is_ours(store: S3Store, monkeypatch: py
     assert not [*check_service(store, utc_now)]
     (finding,) = check_service(store, lambda: utc_now() + timedelta(minutes=3))
     assert getattr(finding, "code", "") == "clock-skew"
-    answer = {"ResponseMetadata": {"HTTPHeaders": {}}}
+    answer: dict[str, Any] = {"ResponseMetadata": {"HTTPHeaders": {}}}
     monkeypatch.setattr(S3Address, "ask", lambda *args, **more: answer)
     with pytest.raises(StorageError, match="sends no time"):
         store.server_time()
