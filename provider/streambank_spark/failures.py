@@ -59,6 +59,11 @@ def with_cause(said: str, causes: Sequence[str]) -> str:
     return said if not inner or (message or inner) in said else f"{said}\nCaused by: {inner}"
 
 
+def not_supported(message: str, hint: str = "Report it, with the Spark version.") -> FormatError:
+    """That a Spark is another one than those that something was tried with (code `spark-not-supported`)."""
+    return FormatError(message, code="spark-not-supported", hint=hint)
+
+
 def condition_of(error: BaseException) -> str:
     """Spark's name for a failure alone: its sentence may quote rows of state."""
     condition = getattr(error, "getCondition", lambda: None)()

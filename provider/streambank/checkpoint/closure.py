@@ -101,8 +101,6 @@ class ClosurePlanner:
 
 
 class _Plan:
-    """One closure in the making."""
-
     def __init__(self, index: CheckpointIndex, files: CheckpointFiles, batch: int, kind: ClosureKind) -> None:
         self._index, self._files, self._batch, self._kind = index, files, batch, kind
         self._chosen: dict[str, ClosureFile] = {}

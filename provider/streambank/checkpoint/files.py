@@ -75,19 +75,15 @@ class CheckpointFiles:
         return self._once("metadata", lambda path: parse_metadata(self._entry(path), path))
 
     def offsets(self, path: str) -> Offsets:
-        """An entry of the offset log."""
         return self._once(path, lambda path: parse_offsets(self._entry(path), path))
 
     def commit(self, path: str) -> Commit:
-        """An entry of the commit log."""
         return self._once(path, lambda path: parse_commit(self._entry(path), path))
 
     def operator(self, path: str) -> OperatorMetadata:
-        """Operator metadata of either version."""
         return self._once(path, lambda path: parse_operator_metadata(self._entry(path), path))
 
     def schema_log(self, path: str) -> SchemaLogEntry:
-        """An entry of a Delta source's schema log."""
         return self._once(path, lambda path: parse_schema_log(self._entry(path), path))
 
     def zip_metadata(self, path: str) -> ZipMetadata:
@@ -172,9 +168,7 @@ class NamesOnly(CheckpointFiles):
     """Opens no state file: a snapshot counts as whole, and the commit log stands in for lineages."""
 
     def zip_metadata(self, path: str) -> ZipMetadata:
-        """Nothing is known of it."""
         return ZipMetadata((), (), None)
 
     def lineage(self, path: str) -> list[LineageItem]:
-        """Left to the commit log."""
         raise UnreadableLineageError("not read")

@@ -89,7 +89,6 @@ class StoreFiles:
         return self._data("logs")
 
     def of(self, kind: Kind) -> Mapping[VersionKey, str]:
-        """Paths of one kind by version."""
         return self.versions.get(kind, {})
 
     def forget(self) -> None:
@@ -156,7 +155,6 @@ class CheckpointIndex:
 
     @classmethod
     def build(cls, listing: Mapping[str, FileInfo]) -> CheckpointIndex:
-        """Sort a listing."""
         index = cls(Listing.of(listing))
         for folder in index.listing.folders():
             found = _STORE_FOLDER.match(folder)

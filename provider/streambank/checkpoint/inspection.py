@@ -61,7 +61,6 @@ class Inspection:
         return from_epoch_ms(self.closure.watermark_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """The inspection as the JSON of `inspect`."""
         closure, watermark = self.closure, self.watermark
         return {
             "checkpoint": self.checkpoint,
@@ -127,7 +126,7 @@ def inspect_listing(
                 effect = f"{_NO_START}, and no savepoint of its newest batch can be taken."
         findings = [finding for finding in findings if not error.message.startswith(finding.cause)]
         hint = error.hint.removeprefix(f"{_NO_START}. ")
-        findings.append(Finding(error.code, "error", _file_of(error), error.message, effect, hint))
+        findings.append(Finding(error.code, "error", file_of(error), error.message, effect, hint))
     minimal = planner.plan(closure.batch, "minimal") if closure else None
     retained, by = _retained(index, planner, read, findings)
     if closure:
@@ -172,7 +171,7 @@ def _attempt(findings: list[Finding], severity: Severity, effect: str, work: Cal
     except ConflictError:
         raise
     except StreambankError as error:
-        findings.append(Finding(error.code, severity, _file_of(error), error.message, effect, error.hint))
+        findings.append(Finding(error.code, severity, file_of(error), error.message, effect, error.hint))
         return None
 
 
@@ -197,13 +196,13 @@ def _retained(
             effect = f"No savepoint of batch {batch} can be taken" + (
                 "; newer batches are not affected." if newer else "."
             )
-            finding = Finding(error.code, "warning", _file_of(error), error.message, effect, error.hint)
+            finding = Finding(error.code, "warning", file_of(error), error.message, effect, error.hint)
             if len([each for each in findings if each.code == error.code]) < _SHOWN:
                 findings.append(finding)
     return tuple(batch for batch, error in checked.items() if error is None), by
 
 
-def _file_of(error: StreambankError) -> str:
+def file_of(error: StreambankError) -> str:
     """The file that a message begins with; every one about a file does."""
     first = error.message.partition(" ")[0].rstrip(":,.")
     return first if "/" in first or first == "metadata" else ""

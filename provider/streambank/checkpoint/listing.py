@@ -48,7 +48,6 @@ class Listing(Mapping[str, FileInfo]):
 
     @classmethod
     def of(cls, files: Mapping[str, FileInfo]) -> Listing:
-        """The same files as a listing."""
         return files if isinstance(files, cls) else cls(files.values())
 
     def add_all(self, files: Iterable[FileInfo]) -> None:
@@ -87,13 +86,11 @@ class Listing(Mapping[str, FileInfo]):
         return iter(self._folders)
 
     def names(self, folder: str) -> Collection[str]:
-        """Names of the files directly in a folder."""
         found = self._folders.get(folder)
         return found.rows.keys() if found is not None else ()
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
         return sum(sum(folder.sizes) for folder in self._folders.values())
 
     def __getitem__(self, path: str) -> FileInfo:

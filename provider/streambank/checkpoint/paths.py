@@ -7,7 +7,6 @@ schema log: Delta refuses to start where an entry is bound to the source of anot
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
@@ -15,7 +14,7 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.logs import format_metadata
 from streambank.checkpoint.operators import flatten, parse_operator_metadata
 from streambank.checkpoint.sources import SOURCE_FOLDER, parse_schema_log
-from streambank.checkpoint.text import decode, encode, load_json
+from streambank.checkpoint.text import with_document
 from streambank.core.errors import FormatError
 
 _SCHEMAS = "/_stateSchema/"
@@ -54,10 +53,8 @@ def _rewrite_schema_log(data: bytes, path: str, new_root: str) -> bytes:
     root = _hadoop_uri(new_root)
     if root.startswith("s3://") and not entry.source_path.startswith("s3://"):
         root = f"s3a{root[2:]}"  # Delta compares texts, and Spark's for S3 is s3a
-    first, _, rest = decode(data, path).partition("\n")
-    document = load_json(rest, path)
-    document["sourceMetadataPath"] = f"{root}{SOURCE_FOLDER}{entry.source}"
-    return encode(f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}", path)
+    bound = f"{root}{SOURCE_FOLDER}{entry.source}"
+    return with_document(data, path, lambda document: document.update(sourceMetadataPath=bound))
 
 
 def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:
@@ -72,13 +69,14 @@ def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:
     metadata = parse_operator_metadata(data, path)
     if not any(store.schema_paths for store in metadata.stores):
         return data
-    first, _, rest = decode(data, path).partition("\n")
-    document = load_json(rest, path)
     folder = f"{_hadoop_uri(new_root)}/state/{metadata.operator}{_SCHEMAS}"
-    for store in document["stateStoreInfo"]:
-        if "stateSchemaFilePaths" in store:
-            store["stateSchemaFilePaths"] = _moved(store["stateSchemaFilePaths"], folder, path)
-    return encode(f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}", path)
+
+    def change(document: Any) -> None:
+        for store in document["stateStoreInfo"]:
+            if "stateSchemaFilePaths" in store:
+                store["stateSchemaFilePaths"] = _moved(store["stateSchemaFilePaths"], folder, path)
+
+    return with_document(data, path, change)
 
 
 def schema_paths(data: bytes, path: str) -> list[str]:

@@ -9,13 +9,12 @@ number and the same offsets: a savepoint's id is made of these files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from streambank.checkpoint.logs import UniqueIds, parse_commit, parse_offsets
 from streambank.checkpoint.operators import parse_operator_metadata
-from streambank.checkpoint.text import decode, encode, load_json
+from streambank.checkpoint.text import compact, decode, encode, load_json, with_document
 
 DERIVED_FROM = "spark.streambank.derivedFrom"
 """The setting that says which savepoint the state was made from, and by what."""
@@ -34,7 +33,7 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
     version, batch, rest = decode(data, path).split("\n", 2)
     document = load_json(batch, path)
     document["conf"] = {**document.get("conf", {}), **conf}
-    return encode("\n".join((version, _compact(document), rest)), path)
+    return encode("\n".join((version, compact(document), rest)), path)
 
 
 def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
@@ -47,13 +46,11 @@ def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
         FormatError: `half-written` or `unknown-version`.
     """
     parse_commit(data, path)
-    version, _, text = decode(data, path).partition("\n")
-    document = load_json(text, path)
-    document["stateUniqueIds"] = {
+    ids = {
         str(operator): [list(stores) for stores in partitions]
         for operator, partitions in sorted(unique_ids.items())
     }
-    return encode(f"{version}\n{_compact(document)}", path)
+    return with_document(data, path, lambda document: document.update(stateUniqueIds=ids))
 
 
 def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
@@ -66,12 +63,9 @@ def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
     """
     if parse_operator_metadata(data, path).version < 2:
         return data
-    first, _, rest = decode(data, path).partition("\n")
-    document = load_json(rest, path)
-    for store in document["stateStoreInfo"]:
-        store["numPartitions"] = partitions
-    return encode(f"{first}\n{_compact(document)}", path)
 
+    def change(document: Any) -> None:
+        for store in document["stateStoreInfo"]:
+            store["numPartitions"] = partitions
 
-def _compact(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return with_document(data, path, change)

@@ -164,7 +164,6 @@ class Closure:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property

@@ -5,7 +5,9 @@ Whatever is wrong with the bytes, one `FormatError` says so, with the path.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from streambank.core.errors import FormatError
@@ -64,6 +66,23 @@ def load_json(text: str, path: str = "the text") -> Any:
         return loads(text)
     except ValueError as error:
         raise half_written(f"{path} holds no valid JSON: {error}.") from error
+
+
+def with_document(data: bytes, path: str, change: Callable[[Any], object]) -> bytes:
+    """A file of a version line and a JSON document in which that was changed; every other byte stays.
+
+    Raises:
+        FormatError: `half-written`.
+    """
+    first, _, rest = decode(data, path).partition("\n")
+    document = load_json(rest, path)
+    change(document)
+    return encode(f"{first}\n{compact(document)}", path)
+
+
+def compact(document: Any) -> str:
+    """JSON as Spark writes it."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
 def parse_version(line: str, path: str, max_version: int) -> int:

@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from streambank.cleaning.left_directories import holds_another_checkpoint, left_directories, of_another_job
-from streambank.cleaning.left_directory import Kind, LeftDirectories, LeftDirectory
+from streambank.cleaning.left_directory import Kind, LeftDirectory
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import RECORD_KEY, Quarantine
 from streambank.control.control import JobControl
@@ -94,7 +94,6 @@ class CleanReport:
     unread: tuple[tuple[str, str], ...]
 
     def having(self, *states: State) -> tuple[Decision, ...]:
-        """Those of some states."""
         return tuple(one for one in self.decisions if one.state in states)
 
     @property
@@ -191,7 +190,8 @@ def clean_job(
     rules = policy or job.generations
     if dry_run:
         left = left_directories(job, query, now=moment, records=records)
-        return _report(job, True, rules, decide(left.directories, rules, moment), left)
+        decisions = decide(left.directories, rules, moment)
+        return CleanReport(job.name, True, rules, tuple(decisions), left.unread)
     if rules is None:
         raise InputError(
             f"Nothing says which directories of job {job.name} go.",
@@ -200,24 +200,12 @@ def clean_job(
         )
     with records.operation(OPERATION, by=by) as operation:
         left = left_directories(job, query, now=moment, records=records, operation=operation)
-        own = {
-            job.checkpoint,
-            *job.queries.values(),
-        }  # of which those that count are asked for by their records
+        # Of these those that count are asked for by their records.
+        own = {job.checkpoint, *job.queries.values()}
         places = [one for one in declared_places({job.name: job, **jobs}) if one.location not in own]
         work = _Removal(job, records, places, operation.check, by, why, opener, progress)
         done = [work.carry_out(one) for one in decide(left.directories, rules, moment)]
-    return _report(job, False, rules, done, left)
-
-
-def _report(
-    job: Job,
-    dry_run: bool,
-    policy: GenerationsPolicy | None,
-    decisions: Sequence[Decision],
-    left: LeftDirectories,
-) -> CleanReport:
-    return CleanReport(job.name, dry_run, policy, tuple(decisions), left.unread)
+    return CleanReport(job.name, False, rules, tuple(done), left.unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,23 +261,14 @@ class _Removal:
             )
         )
         for what in (*holds, *shares):
-            raise RefusedError(
-                f"{one.location} is not apart from {what}.",
-                code="not-apart",
-                hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
-            )
+            raise _not_apart(one, f"is not apart from {what}")
         if one.kind not in ("generation", "unfinished-restore"):
             return
         nested = holds_another_checkpoint(open_store(one.location))
         other = of_another_job(one.location, self.job.savepoint_name(one.query))
         if nested or other:
-            raise RefusedError(
-                f"{one.location} is in use by {other}."
-                if other
-                else f"{one.location} holds another checkpoint, or an output: {nested}.",
-                code="not-apart",
-                hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
-            )
+            what = f"is in use by {other}" if other else f"holds another checkpoint, or an output: {nested}"
+            raise _not_apart(one, what)
 
     def _alive(self) -> Iterator[tuple[str, str]]:
         yield "the repository", self.job.repository
@@ -338,6 +317,14 @@ class _Removal:
             by=dict(self.by),
             why=self.why,
         )
+
+
+def _not_apart(one: LeftDirectory, how: str) -> RefusedError:
+    return RefusedError(
+        f"{one.location} {how}.",
+        code="not-apart",
+        hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
+    )
 
 
 _ORDER: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -22,6 +22,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -96,32 +97,22 @@ def left_directories(
     return LeftDirectories(tuple(reversed(once.values())), tuple(dict.fromkeys(unread)))
 
 
+@dataclass
 class _Search:
-    """Of one query."""
+    job: Job
+    query: str
+    records: JobControl
+    glance: bool
+    now: datetime
+    unread: list[tuple[str, str]]
+    epoch: int | None
+    found: list[LeftDirectory] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
+    query_id: object = None
 
-    def __init__(
-        self,
-        job: Job,
-        query: str,
-        records: JobControl,
-        glance: bool,
-        now: datetime,
-        unread: list[tuple[str, str]],
-        epoch: int | None,
-    ) -> None:
-        self.job = job
-        self.epoch = epoch
-        self.query = query
-        self.called = job.savepoint_name(query)
-        self.declared = job.queries[query]
-        self.records = records
-        self.glance = glance
-        self.now = now
-        self.unread = unread
-        self.found: list[LeftDirectory] = []
-        self.generations: list[Generation] = []
-        self.current = self.declared
-        self.query_id: object = None
+    def __post_init__(self) -> None:
+        self.called = self.job.savepoint_name(self.query)
+        self.current = self.declared = self.job.queries[self.query]
 
     def run(self) -> None:
         """Look for each kind; one that fails leaves the others."""
@@ -412,30 +403,25 @@ class _Search:
     def _below(self, work: str) -> None:
         store = open_store(work)
         for name in store.names():
-            if is_staging(name) and self._may_be_ours(store.child(name), name):
-                ours = self._is_ours(store.child(name), name)
-                self._add("staging", f"{store.uri}/{name}", None, "", ours=ours)
+            if is_staging(name) and (ours := self._is_ours(store.child(name), name)) is not False:
+                self._add("staging", f"{store.uri}/{name}", None, "", ours=ours is True)
 
-    def _is_ours(self, store: Store, name: str) -> bool:
-        """Where it says so itself: by its note, or by the id of the query."""
+    def _is_ours(self, store: Store, name: str) -> bool | None:
+        """Whether it says so itself, by its note or by the id of the query; None where it may be ours.
+
+        It is not where it says that it is of another query: work locations are shared.
+        """
         if is_repository(name):
             whose: set[object] = {head.query_id for head in heads(store, INSPECTED)}
-            return self.query_id is not None and whose == {self.query_id}
-        note = read_note(store)
-        if note is not None and note.get("job") == self.called:
-            return True
-        return note is None and self.query_id is not None and _query_id(store) == self.query_id
-
-    def _may_be_ours(self, store: Store, name: str) -> bool:
-        """Not where it says that it is of another query: work locations are shared."""
-        if is_repository(name):
-            whose: set[object] = {head.query_id for head in heads(store, INSPECTED)}
+        elif (note := read_note(store)) is not None:
+            return None if note.get("job") == INSPECTED else note.get("job") == self.called
         else:
-            note = read_note(store)
-            if note is not None:
-                return note.get("job") in (self.called, INSPECTED)
             whose = {_query_id(store)} - {None}
-        return not whose or self.query_id is None or self.query_id in whose
+        if not whose or self.query_id is None:
+            return None
+        if self.query_id not in whose:
+            return False
+        return True if len(whose) == 1 else None
 
     # Copies of drills.
 

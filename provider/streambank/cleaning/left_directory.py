@@ -59,7 +59,6 @@ class LeftDirectories(JsonObject):
 
     @property
     def needless(self) -> tuple[LeftDirectory, ...]:
-        """Those that nothing needs."""
         return tuple(one for one in self.directories if not one.needed_by)
 
 

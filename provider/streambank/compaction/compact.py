@@ -8,16 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.dead_files import IN_ORDER, WHY, DeadReason
 from streambank.compaction.moving import Move, move_files
 from streambank.compaction.plan import CompactionPlan, Mode, Sum, check_unchanged, plan_running, plan_stopped
 from streambank.compaction.quarantine import FILES, Quarantine, QuarantineRecord, check_place
-from streambank.compaction.quiet_check import QuietCheck, Stillness, check_quiet, check_still
+from streambank.compaction.quiet_check import QuietCheck, check_not_started, check_quiet, check_still
 from streambank.compaction.undo import WENT_ON, bring_back
 from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.shape import HIDDEN, MILLIS, JsonName, encode
 from streambank.storage import Store, same_place
 from streambank.work.pace import Meter, Progress
 
@@ -146,12 +147,10 @@ def _move(
     request: CompactionRequest,
     progress: Progress | None,
 ) -> int:
-    still = Stillness(checkpoint, planned.batch, planned.planned)
-
     def check() -> None:
         request.check()
         if request.stopped:
-            still.check()
+            check_not_started(checkpoint, planned.batch, planned.planned)
 
     moves = [
         Move(
@@ -188,7 +187,7 @@ class DeadFile:
     """One file that was moved."""
 
     path: str
-    size_bytes: int
+    size_bytes: Annotated[int, JsonName("bytes")]
     reason: DeadReason
 
 
@@ -215,16 +214,15 @@ class CompactionReport:
     already_done: bool
     batch: int | None
     kept_batches: tuple[int, ...]
-    files: tuple[DeadFile, ...]
-    before: Sum | None
+    files: Annotated[tuple[DeadFile, ...], HIDDEN]
+    before: Annotated[Sum | None, HIDDEN]
     quarantine: str | None
     refusals: tuple[StreambankError, ...] = ()
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: Annotated[float, MILLIS] = 0.0
 
     @classmethod
     def of_plan(cls, plan: CompactionPlan, checkpoint: str, *, dry_run: bool) -> CompactionReport:
-        """What a plan would come to."""
         unknown = len(plan.unknown)
         notes = list(plan.notes)
         if unknown:
@@ -245,7 +243,6 @@ class CompactionReport:
 
     @classmethod
     def of_record(cls, record: QuarantineRecord, quarantine: str) -> CompactionReport:
-        """What an earlier try came to."""
         return cls(
             checkpoint=record.checkpoint,
             job=None,
@@ -261,31 +258,21 @@ class CompactionReport:
 
     @property
     def won(self) -> Sum:
-        """Everything that was moved."""
         return total(self.files)
 
     @property
     def reasons(self) -> dict[DeadReason, Sum]:
-        """The same by reason."""
         return {
             reason: total([file for file in self.files if file.reason is reason])
             for reason in dict.fromkeys(file.reason for file in self.files)
         }
 
     def having(self, **changes: Any) -> CompactionReport:
-        """The same report with some fields changed."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         won, before = self.won, self.before
-        return {
-            "checkpoint": self.checkpoint,
-            "job": self.job,
-            "mode": self.mode,
-            "dry_run": self.dry_run,
-            "already_done": self.already_done,
-            "batch": self.batch,
-            "kept_batches": list(self.kept_batches),
+        return encode(self) | {
             "files": won.files,
             "bytes": won.bytes,
             "kept_files": before.files - won.files if before is not None else None,
@@ -294,14 +281,7 @@ class CompactionReport:
                 {"reason": reason.value, "why": WHY[reason], "files": found.files, "bytes": found.bytes}
                 for reason, found in self.reasons.items()
             ],
-            "moved": [
-                {"path": file.path, "bytes": file.size_bytes, "reason": file.reason.value}
-                for file in self.files
-            ],
-            "quarantine": self.quarantine,
-            "refusals": [refusal.to_dict() for refusal in self.refusals],
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 3),
+            "moved": [encode(file) for file in self.files],
         }
 
 

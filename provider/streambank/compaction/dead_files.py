@@ -7,6 +7,7 @@ about.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,7 +73,6 @@ class Needed:
         return needed
 
     def keep_commits_from(self, batch: int) -> None:
-        """Let entries of the commit log stay from a batch on."""
         self.oldest_commit = min(self.oldest_commit, batch)
 
     def _take_in(self, part: Part) -> None:
@@ -84,12 +84,9 @@ class Needed:
             self.oldest_version[key] = min(self.oldest_version.get(key, part.version), part.version)
 
 
-class Stopped:
-    """Judges the files of a query that does not run."""
-
-    def __init__(self, listing: Mapping[str, FileInfo], needed: Needed) -> None:
+class _Judge(ABC):
+    def __init__(self, listing: Mapping[str, FileInfo]) -> None:
         self._listing = listing
-        self._needed = needed
 
     def dead(self) -> Iterator[Dead]:
         """Every dead file, in the order of the listing."""
@@ -97,8 +94,19 @@ class Stopped:
             if (reason := self.judge(path)) is not None:
                 yield Dead(self._listing[path], reason)
 
+    @abstractmethod
     def judge(self, path: str) -> DeadReason | None:
         """Why a file is dead; None for one that stays."""
+
+
+class Stopped(_Judge):
+    """Judges the files of a query that does not run."""
+
+    def __init__(self, listing: Mapping[str, FileInfo], needed: Needed) -> None:
+        super().__init__(listing)
+        self._needed = needed
+
+    def judge(self, path: str) -> DeadReason | None:
         if path in self._needed.paths:
             return None
         part = classify(path)
@@ -141,7 +149,7 @@ class Stopped:
         return DeadReason.SUPERSEDED
 
 
-class RunningQuery:
+class RunningQuery(_Judge):
     """Judges the files of a query that may run: unfinished writes, old ones that nobody can go on with.
 
     Args:
@@ -150,19 +158,12 @@ class RunningQuery:
     """
 
     def __init__(self, index: CheckpointIndex, before_ns: int) -> None:
+        super().__init__(index.listing)
         self._index = index
-        self._listing = index.listing
         self._before_ns = before_ns
         self._newest = max(index.commits, default=-1)
 
-    def dead(self) -> Iterator[Dead]:
-        """Every dead file, in the order of the listing."""
-        for path in self._listing:
-            if (reason := self.judge(path)) is not None:
-                yield Dead(self._listing[path], reason)
-
     def judge(self, path: str) -> DeadReason | None:
-        """Why a file is dead; None for one that stays."""
         part = classify(path)
         if part.of is None or part.kind not in (Kind.TEMPORARY, Kind.HIDDEN_CHECKSUM):
             return None

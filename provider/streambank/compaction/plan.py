@@ -65,7 +65,6 @@ class CompactionPlan:
 
     @property
     def won(self) -> Sum:
-        """Everything that would move."""
         return Sum(len(self.dead), sum(dead.info.size_bytes for dead in self.dead))
 
 

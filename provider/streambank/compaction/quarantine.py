@@ -78,7 +78,6 @@ class QuarantineRecord:
     def of(
         cls, plan: CompactionPlan, checkpoint: Store, *, by: Mapping[str, str], why: str
     ) -> QuarantineRecord:
-        """The record of a plan."""
         return cls(
             checkpoint=checkpoint.uri,
             mode=plan.mode,

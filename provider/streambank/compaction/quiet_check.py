@@ -81,22 +81,16 @@ def check_still(store: Store, before: Mapping[str, FileInfo], watch: QuietCheck)
         )
 
 
-class Stillness:
-    """Whether the logs of a checkpoint are as far as they were."""
+def check_not_started(store: Store, batch: int | None, planned: int | None) -> None:
+    """Refuse a checkpoint whose logs are not where they were, committed and planned.
 
-    def __init__(self, store: Store, batch: int | None, planned: int | None) -> None:
-        self._reader = CheckpointReader(store)
-        self._batch, self._planned = batch, planned
-
-    def check(self) -> None:
-        """Make sure of it.
-
-        Raises:
-            RefusedError: The query was started (code `signs-of-life`).
-        """
-        if (self._reader.last_committed(), self._reader.last_planned()) != (self._batch, self._planned):
-            raise RefusedError(
-                f"The query of {self._reader.store.uri} was started meanwhile.",
-                code="signs-of-life",
-                hint="Stop it, and try again. What it needs was left alone.",
-            )
+    Raises:
+        RefusedError: The query was started (code `signs-of-life`).
+    """
+    reader = CheckpointReader(store)
+    if (reader.last_committed(), reader.last_planned()) != (batch, planned):
+        raise RefusedError(
+            f"The query of {store.uri} was started meanwhile.",
+            code="signs-of-life",
+            hint="Stop it, and try again. What it needs was left alone.",
+        )

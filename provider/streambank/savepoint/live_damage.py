@@ -25,6 +25,7 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.files import read_entry
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.inspection import file_of
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.position import batches_in_log
 from streambank.checkpoint.shape import Closure
@@ -148,8 +149,7 @@ def _seen(info: FileInfo | None) -> tuple[int, int] | None:
 
 def _of_plan(listing: Listing, error: StreambankError) -> CheckpointDamage:
     """What kept the newest batch from being planned, and would keep Spark from loading it."""
-    first = error.message.partition(" ")[0].rstrip(":,.")
-    path = first if "/" in first or first == "metadata" else ""
+    path = file_of(error)
     info = listing.get(path)
     return CheckpointDamage(path, error.message, info.size_bytes if info else None)
 

@@ -155,7 +155,6 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
 
 
 def _saved_files(manifest: Manifest, sink: SinkCapture) -> list[FileEntry]:
-    """The files of a sink that a savepoint has."""
     saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
     return [FileEntry.from_dict(fields) for fields in saved.get("files", ())]
 

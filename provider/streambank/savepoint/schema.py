@@ -29,9 +29,6 @@ def schema_of_checkpoint(store: Store, batch: int | None = None) -> tuple[int, Q
 
     Args:
         batch: The batch; the newest committed one for None.
-
-    Raises:
-        NotFoundError, FormatError, ConflictError: As `CheckpointReader.closure`.
     """
     closure = CheckpointReader(store).closure(batch, "minimal")
     return closure.batch, read_query_schema(closure.paths, store.read, closure.offset_conf)

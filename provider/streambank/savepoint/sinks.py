@@ -78,22 +78,14 @@ class SourceCapture(Protocol):
 
 
 def capture_files(sinks: Iterable[SinkCapture], batch: int) -> list[Captured]:
-    """What each sink adds to the plan of a savepoint; nothing yet of those without files.
-
-    Raises:
-        StreambankError: See `SinkCapture.capture`.
-    """
+    """What each sink adds to the plan of a savepoint; nothing yet of those without files."""
     return [sink.capture(batch) if sink.keeps_files else Captured({}) for sink in sinks]
 
 
 def capture_rest(
     sinks: Iterable[SinkCapture], captured: Iterable[Captured], batch: int
 ) -> tuple[Captured, ...]:
-    """The same with what the others say, who may be slow to answer.
-
-    Raises:
-        StreambankError: See `SinkCapture.capture`.
-    """
+    """The same with what the others say, who may be slow to answer."""
     both = zip(sinks, captured, strict=True)
     return tuple(known if sink.keeps_files else sink.capture(batch) for sink, known in both)
 

@@ -196,8 +196,6 @@ def leave_record(
 
 
 class _Check:
-    """The check of one savepoint whose manifest is whole."""
-
     def __init__(self, repository: Repository, manifest: Manifest, pace: Pace) -> None:
         self.repository = repository
         self.pace = pace

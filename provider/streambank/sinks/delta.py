@@ -21,24 +21,30 @@ from importlib.util import find_spec
 from typing import Any
 
 from streambank.core.errors import (
-    ConflictError,
     NotFoundError,
     RefusedError,
     StorageError,
     StreambankError,
 )
 from streambank.core.units import say_count_are
-from streambank.savepoint.sinks import Captured
 from streambank.sinks.delta_log import MARK, RESTORE, DeltaCommit, DeltaFile, DeltaLog, each
 from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
-from streambank.sinks.table import Changing, TableRollback, TableStanding
+from streambank.sinks.table import (
+    ANEW,
+    AskedTable,
+    Changing,
+    TableRollback,
+    TableStanding,
+    same_or_unknown,
+    sink_moved,
+)
 from streambank.storage import normalize_location, open_store, scheme_of
 
 KIND = "delta"
 
 
-class DeltaGuard:
+class DeltaGuard(AskedTable):
     """A Delta table that a query writes to.
 
     Args:
@@ -49,7 +55,7 @@ class DeltaGuard:
     """
 
     kind = KIND
-    keeps_files = False
+    keeps = ("version", "table_id")
 
     def __init__(
         self,
@@ -64,39 +70,23 @@ class DeltaGuard:
         self.path = normalize_location(location)
         self._writer = writer
         self._options = dict(options or {})
-        self._by_connector = by_connector
+        self.skips_computing = by_connector
 
-    def capture(self, batch: int) -> Captured:
-        """The version that holds the query's batches up to `batch` and none after it. Never raises."""
-        record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
-        record |= {"writer": self._writer, "version": None, "table_id": None, "not_asked": None}
-        try:
-            log = self._log()
-            newest = log.newest()
-            if newest is None:
-                return Captured(record, warning=f"There is no Delta table at {self.path} yet.")
-            found = log.newest_with(newest, self._writer, batch)
-            if found is None:
-                why = f"The log of the Delta table {self.path} names no batch of the writer {self._writer}"
-                record["not_asked"] = f"{why}."
-                return Captured(record, warning=f"{why}: {_WRITER}")
-            version, holds = found
-            record |= {"version": version, "sink_batch": holds, "table_id": log.table_id()}
-        except StreambankError as error:
-            record["not_asked"] = error.message
-            return Captured(
-                record, warning=f"The savepoint does not say how far its sink is: {error.message}"
-            )
-        return Captured(record)
-
-    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """Where the table stands against the savepoint's batch. Reads only, and never raises."""
-        try:
-            return self._stand(batch, record or {})
-        except StreambankError as error:
-            return self._not_known(
-                batch, error.message, error.hint, transient=isinstance(error, StorageError)
-            )
+    def _capture(self, batch: int, record: dict[str, Any]) -> str:
+        """The version that holds the query's batches up to `batch` and none after it."""
+        record["writer"] = self._writer
+        log = self._log()
+        newest = log.newest()
+        if newest is None:
+            return f"There is no Delta table at {self.path} yet."
+        found = log.newest_with(newest, self._writer, batch)
+        if found is None:
+            why = f"The log of the Delta table {self.path} names no batch of the writer {self._writer}"
+            record["not_asked"] = f"{why}."
+            return f"{why}: {_WRITER}"
+        version, holds = found
+        record |= {"version": version, "sink_batch": holds, "table_id": log.table_id()}
+        return ""
 
     def _stand(self, batch: int, record: Mapping[str, Any]) -> TableStanding:
         log = self._log()
@@ -126,7 +116,7 @@ class DeltaGuard:
                 batch,
                 f"Its version {version} is not that of the savepoint, which held batch {holds}: it was "
                 "created again, or the log no longer has that version.",
-                _ANEW,
+                ANEW,
             )
         try:
             later = log.commits(version + 1, newest)
@@ -182,12 +172,12 @@ class DeltaGuard:
             "ahead" if holds > batch else "diverged",
             sink_batch=holds,
             later_batches=len({commit.transactions[self._writer] for commit in own}),
-            later_rows=None if None in rows else sum(row for row in rows if row is not None),
+            later_rows=None if None in rows else sum(filter(None, rows)),
             others=tuple(f"version {other.version} ({other.operation or 'unknown'})" for other in others),
             cannot=self._cannot(undone),
             seen=seen,
             target=str(target),
-            skips_computing=self._by_connector,
+            skips_computing=self.skips_computing,
             own_name=self._own_name,
         )
 
@@ -213,20 +203,17 @@ class DeltaGuard:
         found = log.newest_with(version, self._writer, None)
         return None if found is None else found[1]
 
-    def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """See `TableGuard.same_batch`: by the log, back to the newest entry that is not later."""
-        try:
-            log = self._log()
-            newest = log.newest()
-            if newest is None:
-                return None
-            entries = _Entries(log, newest)
-            now, then = self._written(entries, newest, batch), None
-            if now is not None and (version := entries.at(at)) is not None:
-                then = self._written(entries, version, batch)
-        except StreambankError:
+    def _same_batch(self, batch: int, at: datetime) -> bool | None:
+        """By the log, back to the newest entry that is not later."""
+        log = self._log()
+        newest = log.newest()
+        if newest is None:
             return None
-        return None if now is None or then is None else now == then
+        entries = _Entries(log, newest)
+        now, then = self._written(entries, newest, batch), None
+        if now is not None and (version := entries.at(at)) is not None:
+            then = self._written(entries, version, batch)
+        return same_or_unknown(now, then)
 
     def _written(self, entries: _Entries, version: int, batch: int) -> int | None:
         """Which version wrote the batch that a version holds; None where the log does not tell."""
@@ -289,34 +276,20 @@ class DeltaGuard:
         return sorted(found["files_removed"])
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
-        """Restore the table to the version of the savepoint's batch, and its transaction identifier with it.
-
-        Raises:
-            ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
-        """
+        """Restore the version of the savepoint's batch, and its transaction identifier with it."""
         batch, target = standing.savepoint_batch, standing.target
         now = self._log().newest()
         if str(now) != standing.seen:
-            raise ConflictError(
+            raise sink_moved(
                 f"The Delta table {self.path} has version {now} now, and had {standing.seen} when it was "
-                "compared with the savepoint.",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then restore again.",
+                "compared with the savepoint."
             )
         if standing.position == "even":
             return TableRollback(KIND, self.path, batch, target=target)
-        if not standing.can_roll_back:
-            raise RefusedError(
-                standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
-            )
+        standing.require_possible()
         self._restore(int(standing.seen), int(target), batch, changing)
         after = self.stand(batch, {"version": int(target), "sink_batch": self._holds(int(target))})
-        if after.position != "even":
-            raise ConflictError(
-                f"The Delta table {self.path} changed while it was rolled back: {after.sentence()}",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then restore again.",
-            )
+        after.require_even()
         return TableRollback(
             KIND,
             self.path,
@@ -360,11 +333,7 @@ class DeltaGuard:
                     raise
 
     def _is_committed(self, version: int, own: str) -> bool:
-        """Whether a version of the table is a rollback of ours.
-
-        Raises:
-            StorageError, FormatError: The log does not say.
-        """
+        """Whether a version of the table is a rollback of ours."""
         try:
             return self._log().commit(version).mark.get("id") == own
         except NotFoundError:
@@ -379,11 +348,9 @@ class DeltaGuard:
         try:
             yield
         except CommitFailedError as error:
-            raise ConflictError(
+            raise sink_moved(
                 f"Another writer changed the Delta table {self.path} while it was rolled back: "
-                f"{without_values(str(error), secret)}",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then restore again.",
+                f"{without_values(str(error), secret)}"
             ) from None
         except (DeltaError, OSError, ValueError) as error:
             if changes and lacks_right(error):
@@ -400,18 +367,6 @@ class DeltaGuard:
 
     def _log(self) -> DeltaLog:
         return DeltaLog(open_store(self.path))
-
-    def _not_known(self, batch: int, why: str, hint: str, *, transient: bool = False) -> TableStanding:
-        return TableStanding(
-            KIND,
-            self.path,
-            batch,
-            "not-known",
-            not_known=why,
-            hint=hint,
-            transient=transient,
-            skips_computing=self._by_connector,
-        )
 
 
 def _package_lacks() -> str:
@@ -459,7 +414,6 @@ _WRITER = (
 _OLDEST = (1, 6)
 """The first delta-rs whose commits take what a rollback leaves in them."""
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_ANEW = "Restore into a new table with another query id, or use --sink accept."
 
 
 def delta_place(location: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:

@@ -229,11 +229,7 @@ class DeltaLog:
         return found
 
     def commits_there(self, first: int, last: int) -> list[DeltaCommit]:
-        """Those entries of a range of versions that are still there, oldest first.
-
-        Raises:
-            FormatError: See `commit`.
-        """
+        """Those entries of a range of versions that are still there, oldest first."""
         found = each(self._commit_there, range(first, last + 1))
         return [commit for commit in found if commit is not None]
 

@@ -22,11 +22,18 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import ConflictError, StreambankError
 from streambank.core.json_text import is_whole_number
-from streambank.savepoint.sinks import Captured
 from streambank.sinks.iceberg_catalog import IcebergTable
-from streambank.sinks.table import Changing, TableRollback, TableStanding
+from streambank.sinks.table import (
+    ANEW,
+    AskedTable,
+    Changing,
+    TableRollback,
+    TableStanding,
+    same_or_unknown,
+    sink_moved,
+)
 from streambank.sinks.tags import TagScope, add_tag
 
 if TYPE_CHECKING:
@@ -39,7 +46,6 @@ BATCH = "spark.sql.streaming.epochId"
 
 _CHANGES = ("added-", "deleted-", "removed-")
 """How the fields of a summary begin that count what a snapshot changed."""
-_ANEW = "Restore into a new table with another query id, or use --sink accept."
 _WRITER = (
     f"An application that writes with foreachBatch has to give each commit the properties {QUERY} and "
     f"{BATCH}. Without them the table remembers no batches: declare it as `append`."
@@ -50,8 +56,6 @@ _EXPIRED = "Use another savepoint. A tag holds the snapshot of a savepoint: decl
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One snapshot: what its summary says."""
-
     id: int
     parent: int | None
     sequence: int | None
@@ -142,7 +146,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and is_whole_number(text) else None
 
 
-class IcebergGuard:
+class IcebergGuard(AskedTable):
     """An Iceberg table that a query writes to.
 
     Args:
@@ -150,7 +154,7 @@ class IcebergGuard:
     """
 
     kind = KIND
-    keeps_files = False
+    keeps = ("snapshot", "table_uuid", "sink_batch", "tag")
 
     def __init__(self, place: IcebergTable, query_id: str, *, scope: TagScope | None = None) -> None:
         self.path = place.path
@@ -158,60 +162,47 @@ class IcebergGuard:
         self._query_id = query_id
         self._scope = scope
 
-    def capture(self, batch: int) -> Captured:
-        """The snapshot that holds the query's batches up to `batch` and none after it. Never raises.
+    def _history(self) -> _History | None:
+        """The history of the table as it is now; None where there is none."""
+        with self._place.opened() as table:
+            return None if table is None else _History(table, self._query_id)
+
+    def _capture(self, batch: int, record: dict[str, Any]) -> str:
+        """The snapshot that holds the query's batches up to `batch` and none after it.
 
         A tag is put on it. One of a savepoint that then fails is found and removed with the next.
         """
-        record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
-        record |= {"snapshot": None, "table_uuid": None, "sink_batch": None, "tag": None, "not_asked": None}
-        try:
-            with self._place.opened() as table:
-                if table is None:
-                    return Captured(record, warning=f"There is no Iceberg table {self.path} yet.")
-                history = _History(table, self._query_id)
-                found = history.newest_with(batch)
-                if found is None:
-                    why = f"No snapshot of the Iceberg table {self.path} is of the query {self._query_id}"
-                    record["not_asked"] = f"{why}."
-                    return Captured(record, warning=f"{why}, batch {batch} or before: {_WRITER}")
-                entry, holds = found
-                record |= {"snapshot": str(entry.id), "table_uuid": history.uuid, "sink_batch": holds}
-        except StreambankError as error:
-            record["not_asked"] = error.message
-            return Captured(
-                record, warning=f"The savepoint does not say how far its sink is: {error.message}"
-            )
+        history = self._history()
+        if history is None:
+            return f"There is no Iceberg table {self.path} yet."
+        found = history.newest_with(batch)
+        if found is None:
+            why = f"No snapshot of the Iceberg table {self.path} is of the query {self._query_id}"
+            record["not_asked"] = f"{why}."
+            return f"{why}, batch {batch} or before: {_WRITER}"
+        entry, holds = found
+        record |= {"snapshot": str(entry.id), "table_uuid": history.uuid, "sink_batch": holds}
         if self._scope is None:
-            return Captured(record)
+            return ""
         name = self._scope.name(batch, entry.id)
         try:
             add_tag(self._place, name, entry.id)
         except StreambankError as error:
-            return Captured(
-                record,
-                warning=f"Snapshot {entry.id} of the Iceberg table {self.path} got no tag, and may expire "
-                f"before the savepoint does: {error.message}",
+            return (
+                f"Snapshot {entry.id} of the Iceberg table {self.path} got no tag, and may expire before the "
+                f"savepoint does: {error.message}"
             )
-        return Captured({**record, "tag": name})
+        record["tag"] = name
+        return ""
 
-    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """Where the table stands against the savepoint's batch. Reads only, and never raises."""
-        try:
-            with self._place.opened() as table:
-                history = None if table is None else _History(table, self._query_id)
-        except StreambankError as error:
-            transient = isinstance(error, StorageError)
-            return self._not_known(batch, error.message, error.hint, transient=transient)
+    def _stand(self, batch: int, record: Mapping[str, Any]) -> TableStanding:
+        history = self._history()
         if history is None:
             return self._not_known(batch, "It is not there.", "Look at `table` and `catalog`.")
-        return self._stand(batch, record or {}, history)
-
-    def _stand(self, batch: int, record: Mapping[str, Any], history: _History) -> TableStanding:
         snapshot, holds = _number(record.get("snapshot")), record.get("sink_batch")
         if record.get("table_uuid") not in (None, history.uuid):
             return self._not_known(
-                batch, "It is another table than that of the savepoint: it was made again.", _ANEW
+                batch, "It is another table than that of the savepoint: it was made again.", ANEW
             )
         if snapshot is None or not isinstance(holds, int):
             found = history.newest_with(batch)
@@ -274,7 +265,7 @@ class IcebergGuard:
             "ahead" if ahead else "diverged",
             sink_batch=newest,
             later_batches=(newest or 0) - batch if ahead and expired else len({entry.batch for entry in own}),
-            later_rows=None if None in rows else sum(row for row in rows if row is not None),
+            later_rows=None if None in rows else sum(filter(None, rows)),
             others=tuple(others),
             cannot=f"snapshot {snapshot} has expired." if history.get(target) is None else "",
             seen=history.seen,
@@ -282,26 +273,17 @@ class IcebergGuard:
         )
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
-        """Make the snapshot of the savepoint's batch the current one.
-
-        Raises:
-            ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
-        """
+        """Make the snapshot of the savepoint's batch the current one."""
         batch, target = standing.savepoint_batch, standing.target
-        if standing.position != "even" and not standing.can_roll_back:
-            raise RefusedError(
-                standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
-            )
+        standing.require_possible()
         with self._place.opened() as table:
             history = None if table is None else _History(table, self._query_id)
             if table is None or history is None or history.seen != standing.seen:
                 now = "is not there" if history is None else f"is at snapshot {history.current} now"
-                raise ConflictError(
+                raise sink_moved(
                     f"The Iceberg table {self.path} {now}, and was at "
                     f"{standing.seen.rpartition('/')[2] or 'an unknown one'} when it was compared with the "
-                    "savepoint.",
-                    code="sink-moved",
-                    hint="Stop whatever writes to it, then restore again.",
+                    "savepoint."
                 )
             if standing.position == "even":
                 return TableRollback(KIND, self.path, batch, target=target)
@@ -322,38 +304,22 @@ class IcebergGuard:
                         if again is None or _times_current(again, int(target)) == before:
                             raise
         kept = {"snapshot": target, "sink_batch": self._holds(int(target), batch)}
-        after = self.stand(batch, kept)
-        if after.position != "even":
-            raise ConflictError(
-                f"The Iceberg table {self.path} changed while it was rolled back: {after.sentence()}",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then restore again.",
-            )
+        self.stand(batch, kept).require_even()
         done = f"Snapshot {target} is the current one."
         return TableRollback(KIND, self.path, batch, done, standing.later_rows, target)
 
-    def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """See `TableGuard.same_batch`: by the ancestors of the current snapshot, then and now."""
-        try:
-            with self._place.opened() as table:
-                if table is None:
-                    return None
-                history = _History(table, self._query_id)
-        except StreambankError:
+    def _same_batch(self, batch: int, at: datetime) -> bool | None:
+        """By the ancestors of the current snapshot, then and now."""
+        history = self._history()
+        if history is None:
             return None
         now = history.written(history.current, batch)
-        then = history.written(history.current_at(at), batch)
-        return None if now is None or then is None else now == then
+        return same_or_unknown(now, history.written(history.current_at(at), batch))
 
     def _holds(self, snapshot: int, batch: int) -> int:
-        with self._place.opened() as table:
-            line = [] if table is None else _History(table, self._query_id).line(snapshot)
+        history = self._history()
+        line = [] if history is None else history.line(snapshot)
         return next((entry.batch for entry in line if entry.batch is not None), batch)
-
-    def _not_known(self, batch: int, why: str, hint: str, *, transient: bool = False) -> TableStanding:
-        return TableStanding(
-            KIND, self.path, batch, "not-known", not_known=why, hint=hint, transient=transient
-        )
 
 
 def _times_current(table: Table, snapshot: int) -> int:

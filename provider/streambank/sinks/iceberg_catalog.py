@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
+from streambank.sinks.table import sink_moved
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -103,10 +104,9 @@ class IcebergTable:
         except StreambankError:
             raise
         except CommitFailedException as error:
-            raise ConflictError(
+            raise sink_moved(
                 f"Another writer changed the Iceberg table {self.path} meanwhile: {self._said(error)}",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then try again.",
+                "Stop whatever writes to it, then try again.",
             ) from None
         except Exception as error:  # each catalog has errors of its own library, without a common base
             raise StorageError(

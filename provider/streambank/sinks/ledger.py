@@ -21,8 +21,7 @@ from streambank.core.errors import ConflictError, RefusedError, StorageError, St
 from streambank.core.names import LEDGER
 from streambank.core.python310 import UTC
 from streambank.core.units import say_count
-from streambank.savepoint.sinks import Captured
-from streambank.sinks.table import Changing, Position, TableRollback, TableStanding
+from streambank.sinks.table import AskedTable, Changing, Position, TableRollback, TableStanding, sink_moved
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Select
@@ -41,7 +40,7 @@ _NO_ROWS = (
 )
 
 
-class LedgerGuard:
+class LedgerGuard(AskedTable):
     """The ledger of a query.
 
     Args:
@@ -54,7 +53,7 @@ class LedgerGuard:
     """
 
     kind = KIND
-    keeps_files = False
+    keeps = ("sink_batch", "run_id")
 
     def __init__(
         self,
@@ -73,41 +72,21 @@ class LedgerGuard:
         self._rows = tuple(rows)
         self._overwrites = overwrites
 
-    def capture(self, batch: int) -> Captured:
-        """The newest line of the query up to `batch`. Never raises."""
-        record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
-        record |= {"sink_batch": None, "run_id": None, "not_asked": None}
-        try:
-            with self._connected() as connection:
-                record["sink_batch"] = self._newest(connection, up_to=batch)
-                record["run_id"] = self._run(connection, record["sink_batch"])
-        except (StorageError, RefusedError) as error:
-            record["not_asked"] = error.message
-            return Captured(
-                record, warning=f"The savepoint does not say how far its sink is: {error.message}"
-            )
-        if record["sink_batch"] is None:
-            warning = f"The ledger {self.path} has no line of the query {self._query_id} up to batch {batch}."
-            return Captured(record, warning=f"{warning} Does the application write it?")
-        return Captured(record)
+    def _capture(self, batch: int, record: dict[str, Any]) -> str:
+        """The newest line of the query up to `batch`."""
+        with self._connected() as connection:
+            record["sink_batch"] = self._newest(connection, up_to=batch)
+            record["run_id"] = self._run(connection, record["sink_batch"])
+        if record["sink_batch"] is not None:
+            return ""
+        warning = f"The ledger {self.path} has no line of the query {self._query_id} up to batch {batch}."
+        return f"{warning} Does the application write it?"
 
-    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """Where the ledger stands against the savepoint's batch. Reads only, and never raises."""
-        try:
-            with self._connected() as connection:
-                return self._stand(connection, batch, record or {})
-        except (StorageError, RefusedError) as error:
-            return TableStanding(
-                KIND,
-                self.path,
-                batch,
-                "not-known",
-                not_known=error.message,
-                hint=error.hint,
-                transient=isinstance(error, StorageError),
-            )
+    def _stand(self, batch: int, record: Mapping[str, Any]) -> TableStanding:
+        with self._connected() as connection:
+            return self._compared(connection, batch, record)
 
-    def _stand(self, connection: Connection, batch: int, record: Mapping[str, Any]) -> TableStanding:
+    def _compared(self, connection: Connection, batch: int, record: Mapping[str, Any]) -> TableStanding:
         newest = self._newest(connection)
         holds = self._newest(connection, up_to=batch)
         seen = self._seen(connection)
@@ -156,16 +135,9 @@ class LedgerGuard:
         return "", rows
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
-        """Delete the lines of later batches, and the rows that carry their numbers, in one transaction.
-
-        Raises:
-            ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
-        """
+        """Delete the lines of later batches, and the rows that carry their numbers, in one transaction."""
         batch = standing.savepoint_batch
-        if not standing.can_roll_back:
-            raise RefusedError(
-                standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
-            )
+        standing.require_possible()
         with self._connected() as connection:
             if self._seen(connection) != standing.seen:
                 raise self._moved("has other lines now than when it was compared with the savepoint")
@@ -190,14 +162,10 @@ class LedgerGuard:
         )
 
     def _moved(self, how: str) -> ConflictError:
-        return ConflictError(
-            f"The ledger {self.path} {how}.",
-            code="sink-moved",
-            hint="Stop the driver that writes to it, then restore again.",
-        )
+        hint = "Stop the driver that writes to it, then restore again."
+        return sink_moved(f"The ledger {self.path} {how}.", hint)
 
     def _seen(self, connection: Connection) -> str:
-        """The newest line, and how many there are."""
         from sqlalchemy import func, select
 
         ledger = self._ledger()
@@ -224,16 +192,13 @@ class LedgerGuard:
         except DBAPIError:
             return None  # it has no such column
 
-    def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """See `TableGuard.same_batch`: a line that was deleted is written again later, if at all.
+    def _same_batch(self, batch: int, at: datetime) -> bool | None:
+        """A line that was deleted is written again later, if at all.
 
         A time without a zone may be that of any zone.
         """
-        try:
-            with self._connected() as connection:
-                found = self._value(connection, "committed_at", batch)
-        except StreambankError:
-            return None
+        with self._connected() as connection:
+            found = self._value(connection, "committed_at", batch)
         if isinstance(found, str):
             try:
                 found = datetime.fromisoformat(found)

@@ -47,7 +47,6 @@ class QuerySinks:
         return bool(self.tables or self.plain) and harm_of(kind) == "unknown"
 
     def captures(self) -> list[SinkCapture]:
-        """All of them, for a savepoint."""
         return [*self.tables, *self.plain, *([] if self.named is None else [self.named])]
 
 

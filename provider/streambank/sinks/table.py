@@ -11,13 +11,14 @@ as well, together with what it remembers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
-from streambank.core.errors import StorageError, StreambankError
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.shape import JsonName, encode
 from streambank.core.units import say_count
 from streambank.savepoint.sinks import Captured
@@ -86,7 +87,6 @@ class TableStanding:
 
     @property
     def can_roll_back(self) -> bool:
-        """Whether a rollback can make it safe."""
         return self.position in ("even", "ahead", "diverged") and not self.cannot and not self.others
 
     def sentence(self) -> str:
@@ -131,8 +131,27 @@ class TableStanding:
             said.append(f"The {self.name} cannot be rolled back: {self.cannot}")
         return " ".join(said)
 
+    def require_possible(self) -> None:
+        """Make sure that a rollback can make it safe.
+
+        Raises:
+            RefusedError: It cannot (code `sink-cannot-roll-back`).
+        """
+        if not self.can_roll_back:
+            raise RefusedError(
+                self.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
+            )
+
+    def require_even(self) -> None:
+        """Make sure that the table is where a rollback has led it.
+
+        Raises:
+            ConflictError: It is not (code `sink-moved`).
+        """
+        if self.position != "even":
+            raise sink_moved(f"The {self.name} changed while it was rolled back: {self.sentence()}")
+
     def to_dict(self) -> dict[str, Any]:
-        """The standing as JSON, for plans and reports."""
         return {
             "kind": self.kind,
             "path": self.path,
@@ -178,7 +197,6 @@ class TableRollback:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was done."""
         return bool(self.done)
 
     def to_dict(self) -> dict[str, Any]:
@@ -243,45 +261,97 @@ class TableGuard(Protocol):
         """
 
 
-class UnknownTable:
-    """A declared table that cannot be asked from here, whatever it holds.
+class AskedTable(ABC):
+    """A `TableGuard` that asks its table, and tells in records and standings why it could not.
 
-    Args:
-        kind: `delta`, `iceberg` or `ledger`.
-        why: Why it cannot be asked.
+    Attributes:
+        keeps: Fields of its record that are None before the table was asked.
+        skips_computing: As `TableStanding.skips_computing`.
     """
 
+    kind: str
+    path: str
     keeps_files = False
-
-    def __init__(self, kind: str, path: str, why: StreambankError) -> None:
-        self.kind, self.path, self._why = kind, path, why
+    keeps: tuple[str, ...] = ()
+    skips_computing = False
 
     def capture(self, batch: int) -> Captured:
-        """Only that it is there, and why it was not asked."""
-        why = self._why.message
-        record = {"kind": self.kind, "path": self.path, "guarded": True, "batch": batch, "not_asked": why}
-        return Captured(record, warning=f"The savepoint does not say how far its sink is: {why}")
+        record: dict[str, Any] = {"kind": self.kind, "path": self.path, "guarded": True, "batch": batch}
+        record |= dict.fromkeys((*self.keeps, "not_asked"))
+        try:
+            warning = self._capture(batch, record)
+        except StreambankError as error:
+            record["not_asked"] = error.message
+            warning = f"The savepoint does not say how far its sink is: {error.message}"
+        return Captured(record, warning=warning)
 
     def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """Not known."""
+        try:
+            return self._stand(batch, record or {})
+        except StreambankError as error:
+            return self._not_known(
+                batch, error.message, error.hint, transient=isinstance(error, StorageError)
+            )
+
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        try:
+            return self._same_batch(batch, at)
+        except StreambankError:
+            return None
+
+    @abstractmethod
+    def _capture(self, batch: int, record: dict[str, Any]) -> str:
+        """Complete the record; the warning, empty for none."""
+
+    @abstractmethod
+    def _stand(self, batch: int, record: Mapping[str, Any]) -> TableStanding:
+        """As `stand`; raises where the table cannot be asked."""
+
+    @abstractmethod
+    def _same_batch(self, batch: int, at: datetime) -> bool | None:
+        """As `same_batch`; raises where the table cannot be asked."""
+
+    def _not_known(self, batch: int, why: str, hint: str, *, transient: bool = False) -> TableStanding:
         return TableStanding(
             self.kind,
             self.path,
             batch,
             "not-known",
-            not_known=self._why.message,
-            hint=self._why.hint,
-            transient=isinstance(self._why, StorageError),
+            not_known=why,
+            hint=hint,
+            transient=transient,
+            skips_computing=self.skips_computing,
         )
 
-    def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """Not known."""
-        return None
+
+class UnknownTable(AskedTable):
+    """A declared table that cannot be asked from here, whatever it holds."""
+
+    def __init__(self, kind: str, path: str, why: StreambankError) -> None:
+        self.kind, self.path, self._why = kind, path, why
+
+    def _capture(self, batch: int, record: dict[str, Any]) -> str:
+        raise self._why
+
+    def _stand(self, batch: int, record: Mapping[str, Any]) -> TableStanding:
+        raise self._why
+
+    def _same_batch(self, batch: int, at: datetime) -> bool | None:
+        raise self._why
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
-        """Never.
-
-        Raises:
-            StreambankError: Why it cannot be asked.
-        """
         raise self._why
+
+
+ANEW = "Restore into a new table with another query id, or use --sink accept."
+"""What to do where a table is another one than that of the savepoint."""
+
+
+def sink_moved(message: str, hint: str = "Stop whatever writes to it, then restore again.") -> ConflictError:
+    """That somebody has written to a sink meanwhile (code `sink-moved`)."""
+    return ConflictError(message, code="sink-moved", hint=hint)
+
+
+def same_or_unknown(now: int | None, then: int | None) -> bool | None:
+    """Whether what wrote a batch is the same; None where either is not known."""
+    return None if now is None or then is None else now == then

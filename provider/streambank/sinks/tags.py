@@ -111,7 +111,6 @@ def add_tag(place: IcebergTable, name: str, snapshot: int) -> bool:
 
 
 def _remove(place: IcebergTable, names: Iterable[str]) -> list[str]:
-    """Remove tags that are there, in one commit."""
     for attempt in range(_TRIES):
         try:
             with place.opened() as table:
@@ -169,7 +168,6 @@ def settle_tags(
 
 
 def _tags(place: IcebergTable, scope: TagScope) -> dict[str, int]:
-    """The tags of a scope, with their snapshots."""
     with place.opened() as table:
         refs = {} if table is None else table.refs()
     return {name: ref.snapshot_id for name, ref in refs.items() if scope.batch(name) is not None}

@@ -87,7 +87,6 @@ class UnguardedSink:
         self.path = path
 
     def capture(self, batch: int) -> Captured:
-        """Only that it is there."""
         record = {"kind": self.kind, "path": self.path, "guarded": False, "batch": batch}
         return Captured(record, warning=self._warning())
 

@@ -25,7 +25,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 for module in (fingerprints, read, compare, validate, change, rewrite, erase):
-    module.register(app)
+    for verb, examples in module.VERBS.items():
+        app.command(epilog=examples)(verb)
 
 
 @contextmanager

@@ -18,12 +18,12 @@ from streambank_spark.commands.subject import (
     OfPart,
     Operator,
     SparkOptions,
+    as_text,
     savepoint_of,
-    spark_of,
-    staging_of,
+    staged,
     with_spark,
 )
-from streambank_spark.commands.validate import as_text, show_samples
+from streambank_spark.commands.validate import show_samples
 
 if TYPE_CHECKING:
     from streambank.drills.report import DrillReport
@@ -58,12 +58,6 @@ Batches = Annotated[
         "--batches", min=0, metavar="N", help="With --rehearse: how many batches of the live query."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=TRANSFORM_EXAMPLES)(transform)
-    app.command(epilog=BOOTSTRAP_EXAMPLES)(bootstrap)
 
 
 @with_spark
@@ -235,8 +229,7 @@ def _run(
     from streambank_spark.change.carry_out import carry_out
 
     by = who("cli")
-    with spark_of(spark) as session, console.progress() as progress:
-        staging = staging_of(spark, progress)
+    with staged(spark) as (session, staging):
         document = carry_out(session, repository, place, savepoint, request, staging, by=by, say=say)
     report = None
     document["rehearsal"] = None
@@ -297,3 +290,6 @@ def _show_changes(document: dict[str, Any]) -> None:
     for each in document["changes"]:
         console.line(f"operator {each['operator']}, {each['part']}: {console.count(each['rows'], 'row')} set")
         show_samples(each["samples"])
+
+
+VERBS = {transform: TRANSFORM_EXAMPLES, bootstrap: BOOTSTRAP_EXAMPLES}

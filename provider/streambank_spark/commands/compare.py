@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from streambank_spark.commands.subject import (
     OfPart,
     Operator,
     SparkOptions,
+    as_text,
     several,
     with_spark,
 )
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 Samples = Annotated[
     int, typer.Option(min=0, metavar="N", help="How many to show for each part (and each rule).")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog="Example: streambank state diff b000040 b000041 -r /data/savepoints")(diff)
 
 
 @with_spark
@@ -79,14 +74,10 @@ def _show_diff(document: dict[str, Any]) -> None:
     for each in document["parts"]:
         for sample in each["samples"]:
             console.line()
-            console.line(f"{sample['change']} {each['operator']}/{each['part']} {_text(sample['key'])}")
+            console.line(f"{sample['change']} {each['operator']}/{each['part']} {as_text(sample['key'])}")
             for sign, when in (("-", "before"), ("+", "after")):
                 for row in sample[when]:
-                    console.line(f"  {sign} {_text(row)}")
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+                    console.line(f"  {sign} {as_text(row)}")
 
 
 FINE = ("same", "compatible")
@@ -147,3 +138,6 @@ def _show(document: dict[str, Any]) -> None:
             console.line(f"  {one['verdict']:<12} {where or 'the operator'}: {one['why']}")
             if one["do"]:
                 console.line(f"               {one['do']}")
+
+
+VERBS = {diff: "Example: streambank state diff b000040 b000041 -r /data/savepoints"}

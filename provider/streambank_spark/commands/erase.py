@@ -23,11 +23,6 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(erase)
-
-
 @with_spark
 def erase(
     savepoint: Savepoint,
@@ -165,3 +160,6 @@ def _show_left(document: dict[str, Any]) -> None:
             console.line(f"  {each['next']}")
     for each in document["left_unread"]:
         console.line(f"left behind: {each['location']}: could not be read: {each['why']}")
+
+
+VERBS = {erase: EXAMPLES}

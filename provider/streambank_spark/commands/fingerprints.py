@@ -27,12 +27,6 @@ SCHEMA_EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=SCHEMA_EXAMPLES)(schema)
-    app.command(epilog="Example: streambank state digest b000041 -r /data/savepoints --json")(digest)
-
-
 @with_spark
 def schema(
     place: Place,
@@ -110,3 +104,9 @@ def _show_digests(document: dict[str, Any]) -> None:
     ]
     columns = ("operator", "store", "rows", "digest")
     console.table(columns, rows, right=("operator", "rows"))
+
+
+VERBS = {
+    schema: SCHEMA_EXAMPLES,
+    digest: "Example: streambank state digest b000041 -r /data/savepoints --json",
+}

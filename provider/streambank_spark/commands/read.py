@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from streambank_spark.commands.subject import (
     Operator,
     Place,
     SparkOptions,
+    as_text,
     state_of,
     with_spark,
 )
@@ -52,13 +52,6 @@ WhereRows = Annotated[
     str | None,
     typer.Option("--where", metavar="SQL", help="Only rows for which this expression is true."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=READ_EXAMPLES)(read)
-    app.command(epilog=QUERY_EXAMPLE)(query)
-    app.command(epilog=EXPORT_EXAMPLE)(export)
 
 
 @with_spark
@@ -102,7 +95,7 @@ def read(
 
 def _show_lines(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
-        console.line(json.dumps(row, ensure_ascii=False))
+        console.line(as_text(row))
 
 
 def _show_rows(document: dict[str, Any]) -> None:
@@ -114,18 +107,14 @@ def _show_rows(document: dict[str, Any]) -> None:
     table = [
         (
             *(row[name] for name in head),
-            _text(row.get("key", {})),
-            _text({name: value for name, value in row.items() if name not in (*head, "key")}),
+            as_text(row.get("key", {})),
+            as_text({name: value for name, value in row.items() if name not in (*head, "key")}),
         )
         for row in rows
     ]
     console.table((*head, "key", "rest"), table, right=("operator", "partition"))
     if document["more"]:
         console.line("and more: give --limit, or --limit 0 for all")
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 @with_spark
@@ -151,13 +140,8 @@ def query(
         from streambank_spark.state.query import read_query
 
         columns, rows, more = read_query(found.state, sql, limit)
-        document = {
-            "of": found.of,
-            "batch": found.state.closure.batch,
-            "columns": columns,
-            "rows": rows,
-            "more": more,
-        }
+        document = {"of": found.of, "batch": found.state.closure.batch}
+        document |= {"columns": columns, "rows": rows, "more": more}
     console.answer(document, lambda: _show_answer(document))
 
 
@@ -170,7 +154,7 @@ def _show_answer(document: dict[str, Any]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, type(None))) else _text(value)
+    return value if isinstance(value, (str, int, float, type(None))) else as_text(value)
 
 
 @with_spark
@@ -200,3 +184,6 @@ def export(
 def _show_export(parts: list[dict[str, Any]]) -> None:
     rows = [(each["operator"], each["part"], f"{each['rows']:,}", each["path"]) for each in parts]
     console.table(("operator", "part", "rows", "path"), rows, right=("operator", "rows"))
+
+
+VERBS = {read: READ_EXAMPLES, query: QUERY_EXAMPLE, export: EXPORT_EXAMPLE}

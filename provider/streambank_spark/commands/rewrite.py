@@ -86,12 +86,6 @@ def compact_order(*, idle_for: str | None, **asked: Any) -> RewriteRequest:
     return RewriteRequest(operation="compact", idle_for_s=idle_for_s, **asked)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs that belong to `state`."""
-    app.command(epilog=COMPACT_EXAMPLES)(compact)
-    app.command(epilog=MIGRATE_EXAMPLE)(migrate)
-
-
 @with_spark
 def compact(
     savepoint: Savepoint,
@@ -257,3 +251,7 @@ def show(order: RewriteRequest, found: Derived) -> None:
         console.line("Nothing was written.")
     else:
         console.line("Nothing has expired, so nothing was written.")
+
+
+VERBS = {compact: COMPACT_EXAMPLES, migrate: MIGRATE_EXAMPLE}
+"""Those that belong to `state`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -97,17 +98,6 @@ class SparkOptions:
     work: str | None
     jobs: str | None = None
 
-    def require_pyspark(self, job: str | None) -> None:
-        """Settle which PySpark this process imports: that of the Spark that works on the job's state.
-
-        Args:
-            job: Whose state it is: `job`, or `job/query`; None for a checkpoint.
-
-        Raises:
-            InputError: There is none (code `no-pyspark`), or the file is wrong.
-        """
-        require_pyspark(None if job is None else declared_job(job, self.jobs))
-
 
 def with_spark(command: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options by which Spark is started, and those that every verb has.
@@ -157,10 +147,13 @@ class StateOf:
 
 
 def require_pyspark(job: Job | None) -> None:
-    """As `SparkOptions.require_pyspark`, of a declared job; None for state of no declared job.
+    """Settle which PySpark this process imports: that of the Spark that works on the state of a declared job.
+
+    Args:
+        job: None for state of no declared job.
 
     Raises:
-        InputError: As there.
+        InputError: There is none (code `no-pyspark`).
     """
     from streambank.driver.installed import installation_for_state
 
@@ -203,18 +196,14 @@ def several(
     spark: SparkOptions,
     check: Check | None = None,
 ) -> Iterator[list[StateOf]]:
-    """As `state_of`, of several places at once.
-
-    Raises:
-        InputError, StreambankError: As `state_of`.
-    """
+    """As `state_of`, of several places at once."""
     repository = repository_meant(places, repository, job, batch)
     opened = open_repository(repository) if repository is not None else None
     named = [] if opened is None else [opened.find(place, job) for place in places]
     if check is not None:
         for number, place in enumerate(places):
             _checked(place, None if opened is None else (opened, *named[number]), batch, check)
-    spark.require_pyspark(named[0][0] if named else None)
+    require_pyspark(declared_job(named[0][0], spark.jobs) if named else None)
     from streambank_spark.state.staging import (
         materialized_checkpoint,
         materialized_savepoint,
@@ -288,7 +277,7 @@ def savepoint_of(
     repository = open_repository(location)
     owner, savepoint = repository.find(reference, job)
     foresee_savepoint(repository, owner, savepoint, order, elsewhere=not is_local(spark.master))
-    spark.require_pyspark(owner)
+    require_pyspark(declared_job(owner, spark.jobs))
     return repository, owner, savepoint
 
 
@@ -307,3 +296,15 @@ def spark_of(spark: SparkOptions) -> Iterator[SparkSession]:
     console.note("starting Spark")
     with spark_session(spark.master, conf) as session:
         yield session
+
+
+@contextmanager
+def staged(spark: SparkOptions) -> Iterator[tuple[SparkSession, Staging]]:
+    """As `spark_of`, with where state is staged, whose progress is shown."""
+    with spark_of(spark) as session, console.progress() as progress:
+        yield session, staging_of(spark, progress)
+
+
+def as_text(value: Any) -> str:
+    """A key, a value or a row in one line."""
+    return json.dumps(value, ensure_ascii=False)

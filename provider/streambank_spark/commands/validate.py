@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -20,9 +19,9 @@ from streambank_spark.commands.subject import (
     Operator,
     Place,
     SparkOptions,
+    as_text,
     savepoint_of,
-    spark_of,
-    staging_of,
+    staged,
     state_of,
     with_spark,
 )
@@ -34,11 +33,6 @@ EXAMPLES = """Examples:
   streambank state validate b000041 -r /data/savepoints --rule "value.count >= 0" \\
       --repair "value.count = greatest(value.count, 0)" --dry-run
 """
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(validate)
 
 
 @with_spark
@@ -130,8 +124,7 @@ def _repair(
     repository, place, savepoint = savepoint_of(reference, location, job, spark, asked)
     from streambank_spark.rewrite.request import validate
 
-    with spark_of(spark) as session, console.progress() as progress:
-        staging = staging_of(spark, progress)
+    with staged(spark) as (session, staging):
         document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
@@ -175,6 +168,4 @@ def show_samples(samples: Sequence[dict[str, Any]]) -> None:
         console.line(f"  + {as_text(sample['after'])}")
 
 
-def as_text(value: Any) -> str:
-    """A key or a value in one line."""
-    return json.dumps(value, ensure_ascii=False)
+VERBS = {validate: EXAMPLES}

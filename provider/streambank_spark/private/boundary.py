@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from streambank.core.errors import FormatError
 from streambank.driver.spark_releases import FOR_JOBS, SparkRelease, listed, release_of
+from streambank_spark.failures import not_supported
 from streambank_spark.private import jvm
 
 _LOCK_WAIT_S = 1
@@ -46,10 +46,9 @@ def require_known_spark(version: str) -> SparkRelease:
     """
     release = release_of(version)
     if release is None:
-        raise FormatError(
+        raise not_supported(
             f"The runner does not support Spark {version}: it stops queries through a private part of Spark.",
-            code="spark-not-supported",
-            hint=f"Run the job with Spark {listed(FOR_JOBS)}.",
+            f"Run the job with Spark {listed(FOR_JOBS)}.",
         )
     return release
 

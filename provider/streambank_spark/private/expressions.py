@@ -22,8 +22,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streambank.core.errors import FormatError, InputError
+from streambank.core.errors import InputError
 from streambank.driver.spark_releases import FOR_STATE, listed, rewrites_state
+from streambank_spark.failures import not_supported
 from streambank_spark.private.jvm import elements, gateway
 
 MOST_CHARACTERS = 10_000
@@ -135,10 +136,9 @@ def computed(frame: DataFrame, text: str) -> Column:
     from pyspark import __version__
 
     if not rewrites_state(__version__):
-        raise FormatError(
+        raise not_supported(
             f"Expressions over state cannot be checked with Spark {__version__}: its classes are not known.",
-            code="spark-not-supported",
-            hint=f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
+            f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
         )
     if len(text) > MOST_CHARACTERS:
         raise _refused(f"it has more than {MOST_CHARACTERS:,} characters", "Write it shorter.")

@@ -69,9 +69,6 @@ def session_beside(session: SparkSession) -> Any:
     It is none of Python: a `SparkSession` of Python makes itself the one of `RDD.toDF`, for the application
     too (pyspark/sql/session.py). The state store takes some settings from the first query of a JVM, for all
     of them (`StateStore`, `RocksDBMemoryManager`).
-
-    Returns:
-        The JVM's `SparkSession`.
     """
     ours = session._jsparkSession
     beside = ours.newSession()
@@ -240,11 +237,15 @@ def _is_kafkas(part: Any) -> bool:
     return _KAFKA_CLASS.match(str(part.getClass().getName())) is not None
 
 
+def _streams(frame: Any) -> Iterator[Any]:
+    """The leaves of a streaming DataFrame's plan that are sources of a stream."""
+    leaves = elements(frame._jdf.queryExecution().analyzed().collectLeaves())
+    return (leaf for leaf in leaves if leaf.isStreaming())
+
+
 def sources_of(frame: Any) -> list[str]:
     """Spark's own words for what a streaming DataFrame reads, without the ids that differ from run to run."""
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    streaming = (leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming())
-    described = (str(leaf.toString()) for leaf in streaming)
+    described = (str(leaf.toString()) for leaf in _streams(frame))
     return [_IDENTITY_HASH.sub("", _EXPRESSION_ID.sub("", text)) for text in described]
 
 
@@ -257,8 +258,7 @@ def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, st
     Yields:
         Name and value of each that is set, in the order of the plan's leaves.
     """
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    for leaf in (one for one in map(leaves.apply, range(leaves.size())) if one.isStreaming()):
+    for leaf in _streams(frame):
         for name in names:
             value = _source_option(leaf, name)
             if value is not None:
@@ -275,8 +275,7 @@ def table_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str
         Name and value of each that is set, in the order of the plan's leaves.
     """
     asked = {name.lower(): name for name in names}
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    for leaf in (one for one in map(leaves.apply, range(leaves.size())) if one.isStreaming()):
+    for leaf in _streams(frame):
         table = _table_of(leaf)
         for pair in () if table is None else elements(table.storage().properties().toSeq()):
             if str(pair._1()).lower() in asked:
@@ -328,8 +327,7 @@ def kafka_of(frame: Any) -> dict[str, Any]:
         each of Kafka the options that name servers and topics, and its `position` where that tells.
         Whatever other options there are may be secrets, and are not looked at.
     """
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    streams = list(_streams(frame))
     words = [_word(leaf) for leaf in streams]
     twice = any(one.equals(other) for one, other in combinations(streams, 2))
     sources = [

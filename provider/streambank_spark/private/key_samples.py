@@ -27,10 +27,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streambank.core.errors import FormatError
 from streambank.driver.spark_releases import FOR_KEY_SAMPLES, listed, release_of
 from streambank.sla.skew.traffic import ACCURACY, MOST_SALTED, QUANTILES, SALTED_BITS
-from streambank_spark.failures import first_line
+from streambank_spark.failures import first_line, not_supported
 from streambank_spark.private import jvm
 
 METRIC = "streambank.hot_keys."
@@ -86,10 +85,9 @@ def require_known_spark(version: str) -> None:
     """
     release = release_of(version)
     if release is None or not release.samples_keys:
-        raise FormatError(
+        raise not_supported(
             f"Hot keys cannot be sampled with Spark {version}: it needs a private part of Spark.",
-            code="spark-not-supported",
-            hint=f"Run the job with Spark {listed(FOR_KEY_SAMPLES)}, or remove the table hot_keys.",
+            f"Run the job with Spark {listed(FOR_KEY_SAMPLES)}, or remove the table hot_keys.",
         )
 
 
@@ -131,11 +129,7 @@ def observed(
         return None, found
     made = _dataset(session, changed)
     if not str(made.schema().json()) == str(frame._jdf.schema().json()):
-        raise FormatError(
-            "The plan with the sample of its keys has another schema than without.",
-            code="spark-not-supported",
-            hint="Report it, with the Spark version.",
-        )
+        raise not_supported("The plan with the sample of its keys has another schema than without.")
     return made, found
 
 
@@ -297,10 +291,8 @@ def writer_of(writer: Any, dataset: Any) -> Any:
         one.setAccessible(True)
         one.set(made, one.get(writer))
     if kept != _WRITER_FINAL:
-        raise FormatError(
-            f"Spark's DataStreamWriter has other fields than are known: {', '.join(sorted(kept))}.",
-            code="spark-not-supported",
-            hint="Report it, with the Spark version.",
+        raise not_supported(
+            f"Spark's DataStreamWriter has other fields than are known: {', '.join(sorted(kept))}."
         )
     return made
 

@@ -18,9 +18,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.logs import UniqueIds
-from streambank.core.errors import FormatError, StorageError
+from streambank.core.errors import StorageError
 from streambank.driver.spark_releases import FOR_STATE, listed, rewrites_state
-from streambank_spark.failures import first_line
+from streambank_spark.failures import first_line, not_supported
 from streambank_spark.private.jvm import gateway
 
 _STATE = "org.apache.spark.sql.execution.streaming.state."
@@ -37,10 +37,9 @@ def require_known_spark(version: str) -> None:
         FormatError: It was not (code `spark-not-supported`).
     """
     if not rewrites_state(version):
-        raise FormatError(
+        raise not_supported(
             f"State cannot be rewritten with Spark {version}: the rewrite needs a private part of Spark.",
-            code="spark-not-supported",
-            hint=f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
+            f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
         )
 
 

@@ -77,6 +77,19 @@ def _typed(kind: DataType) -> DataType:
     return kind
 
 
+CHANGES = ("added", "removed", "changed", "same")
+
+
+def change_of(differs: Column) -> Column:
+    """What became of a key, one of `CHANGES`, by its `rows_before` and `rows`, and whether these differ."""
+    return (
+        F.when(F.col("rows_before").isNull(), "added")
+        .when(F.col("rows").isNull(), "removed")
+        .when(differs, "changed")
+        .otherwise("same")
+    )
+
+
 def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
     """Some columns of a `storable` frame as one JSON object."""
     there = [column(name) for name in names if name in frame.columns]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
-from streambank_spark.state.columns import as_json, storable
+from streambank_spark.state.columns import CHANGES, as_json, change_of, storable
 from streambank_spark.state.read import KEY, RowChoice, chosen_parts
 from streambank_spark.state.row_hash import hashes, row_hash
 from streambank_spark.state.state import PARTITION, QueryState, StatePart
@@ -55,7 +55,6 @@ class PartDiff(JsonObject):
 
     @property
     def equal(self) -> bool:
-        """Whether both hold the same."""
         return not (self.added or self.removed or self.changed)
 
 
@@ -89,7 +88,7 @@ def _compare(
     frames = (before.whole(old) if old else None, after.whole(new) if new else None)
     some = old or new
     assert some is not None
-    counts = {"added": 0, "removed": 0, "changed": 0, "same": 0}
+    counts = dict.fromkeys(CHANGES, 0)
     rows = [0, 0]
     shown: list[Any] = []
     compared = _joined(*frames).persist()
@@ -112,10 +111,7 @@ def _compare(
         note=_note(*frames),
         rows_before=rows[0],
         rows=rows[1],
-        added=counts["added"],
-        removed=counts["removed"],
-        changed=counts["changed"],
-        same=counts["same"],
+        **counts,
         samples=_samples(frames, shown),
     )
 
@@ -137,14 +133,8 @@ def _joined(before: DataFrame | None, after: DataFrame | None) -> DataFrame:
     differs = F.col("rows") != F.col("rows_before")
     for name in _SUMS:
         differs = differs | (F.col(name) != F.col(f"{name}_before"))
-    change = (
-        F.when(F.col("rows_before").isNull(), "added")
-        .when(F.col("rows").isNull(), "removed")
-        .when(differs, "changed")
-        .otherwise("same")
-    )
     joined = renamed.join(new, list(_KEY_COLUMNS), "full_outer")
-    return joined.select(*_KEY_COLUMNS, change.alias("change"), "rows_before", "rows")
+    return joined.select(*_KEY_COLUMNS, change_of(differs).alias("change"), "rows_before", "rows")
 
 
 def _by_key(frame: DataFrame) -> DataFrame:

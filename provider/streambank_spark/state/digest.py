@@ -65,9 +65,6 @@ def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str
 
     Args:
         rows: How many rows a row counts for; one where nothing is said.
-
-    Raises:
-        FormatError: As `row_hash`.
     """
     each = F.lit(1) if rows is None else rows
     found = frame.select(*hash_columns(frame), each.alias("rows")).agg(F.sum("rows"), *sums()).collect()[0]
@@ -75,11 +72,7 @@ def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str
 
 
 def hash_columns(frame: DataFrame) -> list[Column]:
-    """The hashes of a frame's rows, as the columns that `sums` adds up.
-
-    Raises:
-        FormatError: As `row_hash`.
-    """
+    """The hashes of a frame's rows, as the columns that `sums` adds up."""
     return [each.alias(name) for each, name in zip(row_hash(frame), _HASHES, strict=True)]
 
 

@@ -21,16 +21,11 @@ from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank.core.shape import JsonObject
 from streambank_spark.failures import first_line
+from streambank_spark.state.columns import CHANGES, JSON_OPTIONS, change_of
 from streambank_spark.state.state import PARTITION
 
 HOT = 10.0
 """A key is called hot from so many times the mean on."""
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def _flat(frame: DataFrame) -> Iterator[Column]:
 
 
 def _text(column: Column) -> Column:
-    return F.to_json(column, _JSON)
+    return F.to_json(column, JSON_OPTIONS)
 
 
 def sizes(grouped: DataFrame, top: int) -> KeySizes:
@@ -171,15 +166,8 @@ def changes(before: DataFrame, after: DataFrame, top: int) -> Changes:
     """What changed between two moments."""
     old = _keyed(before).select("key", *(F.col(name).alias(f"{name}_before") for name in _COMPARED))
     new = _keyed(after).select("key", *_COMPARED)
-    change = (
-        F.when(F.col("rows_before").isNull(), "added")
-        .when(F.col("rows").isNull(), "removed")
-        .when(
-            (F.col("digest") != F.col("digest_before")) | (F.col("rows") != F.col("rows_before")), "changed"
-        )
-        .otherwise("same")
-    )
-    joined = old.join(new, "key", "full_outer").withColumn("change", change)
+    differs = (F.col("digest") != F.col("digest_before")) | (F.col("rows") != F.col("rows_before"))
+    joined = old.join(new, "key", "full_outer").withColumn("change", change_of(differs))
     filled = joined.fillna(0, subset=["rows_before", "rows", "bytes_before", "bytes"]).persist()
     try:
         counts = {row["change"]: row["count"] for row in filled.groupBy("change").count().collect()}
@@ -188,10 +176,7 @@ def changes(before: DataFrame, after: DataFrame, top: int) -> Changes:
     finally:
         filled.unpersist()
     return Changes(
-        added=counts.get("added", 0),
-        removed=counts.get("removed", 0),
-        changed=counts.get("changed", 0),
-        same=counts.get("same", 0),
+        **{name: counts.get(name, 0) for name in CHANGES},
         top=[{"key": _key(row["key"])} | {name: row[name] for name in _SHOWN} for row in most],
     )
 

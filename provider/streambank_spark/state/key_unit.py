@@ -52,9 +52,6 @@ def unit_of(frame: DataFrame, operator: OperatorState, store: str, *, hashable: 
 
     Args:
         hashable: Whether the unit is compared or its partition computed, and not only read.
-
-    Raises:
-        RefusedError: As `require_hashable`.
     """
     kind = frame.schema["key"].dataType
     count = len(unit_fields(operator, store, kind))

@@ -63,9 +63,6 @@ def read_query(state: QueryState, text: str, limit: int) -> tuple[list[str], lis
 
     Args:
         limit: How many rows at most; 0 for all.
-
-    Raises:
-        InputError: As `run_query`.
     """
     answer = storable(run_query(state, text))
     told = answer.select(as_json(answer, answer.columns).alias("row"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +24,7 @@ from streambank_spark.state.columns import as_json, column, fields_of, storable
 from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 KEY, VALUE = "key", "value"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,20 @@ def chosen_parts(state: QueryState, choice: RowChoice) -> list[StatePart]:
     operators = state.operators(choice.operator)
     if choice.part is None or choice.operator is not None:
         return [part for operator in operators for part in state.parts(operator, choice.part)]
+    return _of_those_that_fit(operators, lambda operator: state.parts(operator, choice.part))
+
+
+def _of_those_that_fit(items: Iterable[T], look: Callable[[T], list[StatePart]]) -> list[StatePart]:
+    """The parts that a look finds; where it finds none at all, what it refused is raised."""
     found: list[StatePart] = []
-    missing: InputError | None = None
-    for operator in operators:
+    misfit: InputError | None = None
+    for item in items:
         try:
-            found += state.parts(operator, choice.part)
+            found += look(item)
         except InputError as error:
-            missing = error
-    if not found and missing is not None:
-        raise missing
+            misfit = error
+    if misfit is not None and not found:
+        raise misfit
     return found
 
 
@@ -124,28 +130,17 @@ def read_rows(state: QueryState, choice: RowChoice, limit: int) -> tuple[list[di
 
     Args:
         limit: How many at most; 0 for all.
-
-    Raises:
-        InputError: As `chosen_parts` and `chosen`.
     """
     found: list[dict[str, Any]] = []
-    for row in _rows(state, choice, limit + 1 if limit else 0):
+    for row in iterate_rows(state, choice, limit + 1 if limit else 0):
         if limit and len(found) == limit:
             return found, True
         found.append(row)
     return found, False
 
 
-def iterate_rows(state: QueryState, choice: RowChoice) -> Iterator[dict[str, Any]]:
-    """All rows as JSON, one partition of them in memory at a time.
-
-    Raises:
-        InputError: As `chosen_parts` and `chosen`.
-    """
-    return _rows(state, choice, 0)
-
-
-def _rows(state: QueryState, choice: RowChoice, limit: int) -> Iterator[dict[str, Any]]:
+def iterate_rows(state: QueryState, choice: RowChoice, limit: int = 0) -> Iterator[dict[str, Any]]:
+    """Rows as JSON; all of them (0), one partition in memory at a time, or so many at most, all in memory."""
     given = 0
     for part in _with_key(state, choice):
         frame = chosen(state, part, choice)
@@ -170,19 +165,14 @@ def _with_key(state: QueryState, choice: RowChoice) -> list[StatePart]:
     parts = chosen_parts(state, choice)
     if choice.key is None:
         return parts
-    found: list[StatePart] = []
-    misfit: InputError | None = None
-    for part in parts:
+    key = choice.key
+
+    def having(part: StatePart) -> list[StatePart]:
         kind = apart(state.frame(part)).schema[KEY].dataType
-        try:
-            named_fields(choice.key, kind.jsonValue() if isinstance(kind, StructType) else {})
-        except InputError as error:
-            misfit = error
-        else:
-            found.append(part)
-    if misfit is not None and not found:
-        raise misfit
-    return found
+        named_fields(key, kind.jsonValue() if isinstance(kind, StructType) else {})
+        return [part]
+
+    return _of_those_that_fit(parts, having)
 
 
 def is_key(frame: DataFrame, text: str) -> Column:

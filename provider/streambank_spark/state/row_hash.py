@@ -74,11 +74,7 @@ def row_hash(frame: DataFrame) -> tuple[Column, Column]:
 
 
 def hashes(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]:
-    """Two hashes of some columns of a frame.
-
-    Raises:
-        FormatError: As `row_hash`.
-    """
+    """Two hashes of some columns of a frame."""
     columns: list[Typed] = [(column(name), frame.schema[name].dataType) for name in names]
     first, second = (_hash(seed, columns) for seed in SEEDS)
     return first, second

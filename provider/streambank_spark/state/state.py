@@ -79,9 +79,6 @@ class QueryState:
     Attributes:
         store: The same, as the engine reads it.
         session: Its own session, which reads it as it was written.
-
-    Raises:
-        NotFoundError, FormatError, ConflictError: As `CheckpointReader.closure`.
     """
 
     def __init__(self, spark: SparkSession, location: str, batch: int | None = None) -> None:
@@ -95,11 +92,7 @@ class QueryState:
             self.session.conf.set(_SHUFFLE, str(min(tasks, _MOST_TASKS)))
 
     def operators(self, wanted: int | None = None) -> Sequence[OperatorState]:
-        """The stateful operators, or the one of this id.
-
-        Raises:
-            InputError: There is no such operator.
-        """
+        """The stateful operators, or the one of this id."""
         found = [each for each in self.closure.operators if wanted in (None, each.operator)]
         if wanted is not None and not found:
             raise InputError(
@@ -113,9 +106,6 @@ class QueryState:
 
         Args:
             wanted: A part's name, or that of one of several stores, such as `left-keyWithIndexToValue`.
-
-        Raises:
-            InputError: There is no such part.
         """
         every = parts_of(operator)
         found = [part for part in every if wanted in (None, part.name)]

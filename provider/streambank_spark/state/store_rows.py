@@ -40,7 +40,6 @@ class StoreRows:
 
     @property
     def operator(self) -> int:
-        """The operator's id."""
         return self.of_operator.operator
 
     @property
@@ -54,15 +53,10 @@ class StoreRows:
         return self.unit() is None
 
     def of(self, frame: DataFrame) -> StoreRows:
-        """The same store with rows that somebody else has read."""
         return replace(self, frame=frame)
 
     def unit(self) -> Column | None:
-        """The unit of each row; None where all input is one group.
-
-        Raises:
-            RefusedError: As `require_hashable`.
-        """
+        """The unit of each row; None where all input is one group."""
         if not self.raw:
             return unit_of(self.frame, self.of_operator, self.name)
         kind = self.frame.schema[_PARTITION_KEY].dataType
@@ -77,7 +71,6 @@ class StoreRows:
         return self.frame if units is None else self._joined(units, "left_anti")
 
     def only(self, units: DataFrame) -> DataFrame:
-        """The rows of some units."""
         return self._joined(units, "left_semi")
 
     def marked(self, units: DataFrame | None) -> DataFrame:

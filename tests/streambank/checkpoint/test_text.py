@@ -6,6 +6,7 @@ import pytest
 
 from streambank.checkpoint.text import decode, load_json, parse_version
 from streambank.core.errors import FormatError
+from tests.support.refuses import refuses
 
 
 def test_what_is_whole_is_read() -> None:
@@ -27,12 +28,12 @@ def test_what_is_whole_is_read() -> None:
     ],
 )
 def test_whatever_is_wrong_with_the_bytes_the_error_names_the_file(read: Callable[[], object]) -> None:
-    with pytest.raises(FormatError) as caught:
+    with refuses(FormatError, "half-written") as caught:
         read()
-    assert caught.value.code == "half-written" and "offsets/3" in caught.value.message
+    assert "offsets/3" in caught.value.message
 
 
 def test_a_version_of_the_future_is_not_taken_for_damage() -> None:
-    with pytest.raises(FormatError) as caught:
+    with refuses(FormatError, "unknown-version") as caught:
         parse_version("v3", "offsets/3", 2)
-    assert caught.value.code == "unknown-version" and "version 3" in caught.value.message
+    assert "version 3" in caught.value.message

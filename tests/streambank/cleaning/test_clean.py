@@ -43,6 +43,7 @@ from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, ELSEWHERE, declare
 from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
+from tests.support.refuses import refuses
 from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import (
     WRITES,
@@ -126,9 +127,8 @@ def test_generations_go_but_for_the_newest_and_the_rest_of_the_job_is_as_it_was(
 def test_reinstating_a_removed_generation_is_refused_by_name(tmp_path: Path) -> None:
     job, savepoint = restored(tmp_path)
     assert states(clean(job)) == {job.checkpoint: "removed"}
-    with pytest.raises(NotFoundError, match="generation 1 was removed at") as caught:
+    with refuses(NotFoundError, "generation-removed", match="generation 1 was removed at") as caught:
         reinstate(repository_of(job), job.name, savepoint, generation=1, control=job.records(), by=BY)
-    assert caught.value.code == "generation-removed"
     assert "restore SAVEPOINT --job flights" in (caught.value.hint or "")
 
 
@@ -142,9 +142,8 @@ def test_what_is_younger_than_the_policy_keeps_it_stays(tmp_path: Path) -> None:
 def test_nothing_goes_where_no_policy_says_so(tmp_path: Path) -> None:
     job, _ = restored(tmp_path)
     assert "no policy says that it goes" in kept(clean(job, None, dry_run=True), job.checkpoint)
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "no-clean-policy"):
         clean(job, None)
-    assert caught.value.code == "no-clean-policy"
     job = replace(job, generations=AT_ONCE)
     assert states(clean(job, None)) == {job.checkpoint: "removed"}
 
@@ -193,9 +192,8 @@ def test_while_an_operation_works_nothing_is_removed(tmp_path: Path) -> None:
     job, _ = restored(tmp_path)
     with job.records().operation("restore", by=BY):
         assert "the operation restore" in kept(clean(job, dry_run=True), job.checkpoint)
-        with pytest.raises(ConflictError) as caught:
+        with refuses(ConflictError, "operation-in-progress"):
             clean(job)
-        assert caught.value.code == "operation-in-progress"
     assert states(clean(job)) == {job.checkpoint: "removed"}
 
 
@@ -370,9 +368,9 @@ def test_whoever_loses_the_lock_removes_nothing_more(tmp_path: Path) -> None:
         opened.append(location)
         return open_store(location)
 
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "claim-lost"):
         clean(job, opener=broken)
-    assert caught.value.code == "claim-lost" and len(opened) == 1
+    assert len(opened) == 1
     assert all(open_store(at).exists("metadata") for at in (job.checkpoint, f"{job.checkpoint}.g0002"))
 
 

@@ -20,6 +20,7 @@ from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.work.executor import Pace
+from tests.support.refuses import refuses
 from tests.support.repository.repositories import FILES, flip, manifest_of, save
 from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
@@ -114,9 +115,8 @@ def test_shares(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["10", "0%", "101%", "-1%", "x%", "", "%", "1/0%", "nan%"])
 def test_what_is_no_share(text: str) -> None:
-    with pytest.raises(InputError) as raised:
+    with refuses(InputError, "bad-share"):
         parse_share(text)
-    assert raised.value.code == "bad-share"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from streambank.repository.trash import condemn, forget
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 from tests.support.repository.damaged_job import flip, heals, keys, reopen
 
 
@@ -95,9 +96,8 @@ def test_a_file_that_is_not_the_saved_one_any_more(shop: SimulatedJob, change: s
     else:
         shop.checkpoint.write(path, bytes(reversed(data)) if change == "other bytes" else data + b"x")
     reopen(shop)
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "savepoint-damaged"):
         shop.take(closure="minimal")
-    assert refused.value.code == "savepoint-damaged"
     assert keys(shop, "packs") == []
 
 
@@ -106,6 +106,5 @@ def test_a_take_that_knows_nothing_of_the_sink(shop: SimulatedJob) -> None:
     for key in keys(shop, "packs"):
         shop.repository_store.delete(key)
     reopen(shop)
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "savepoint-damaged"):
         take(TakeRequest(shop.checkpoint, shop.repository, JOB))
-    assert refused.value.code == "savepoint-damaged"

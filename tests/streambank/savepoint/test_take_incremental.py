@@ -10,6 +10,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 from tests.support.repository.retention import drop
 from tests.support.storage.faulty_store import READS, FaultyStore
 
@@ -66,9 +67,8 @@ class TestIncremental:
         shop.repository_store.write(pack, bytes(data))
         assert not verify(shop.repository, JOB, first.savepoint, "full").ok
         shop.run(1)
-        with pytest.raises(IntegrityError) as caught:
+        with refuses(IntegrityError, "repository-damaged"):
             shop.take()
-        assert caught.value.code == "repository-damaged"
         assert len(list(shop.repository.manifests(JOB))) == 1
 
         # Whoever sees a damaged savepoint gets rid of it, and what it shared is there all the same.
@@ -95,17 +95,15 @@ class TestAgain:
         shop.take()
         for info in list(shop.repository_store.list("packs")):
             shop.repository_store.delete(info.path)
-        with pytest.raises(IntegrityError) as caught:
+        with refuses(IntegrityError, "savepoint-damaged"):
             take(TakeRequest(shop.checkpoint, Repository.open(shop.repository_store), JOB))
-        assert caught.value.code == "savepoint-damaged"
 
     def test_another_query_id_is_a_conflict_unless_meant(self, shop: SimulatedJob) -> None:
         shop.run(4)
         shop.take()
         other = LiveCheckpoint(shop.open("other"), seed=1).run(4)
-        with pytest.raises(ConflictError) as caught:
+        with refuses(ConflictError, "another-query") as caught:
             take(TakeRequest(other.store, shop.repository, JOB))
-        assert caught.value.code == "another-query"
         assert "--new-query" in caught.value.hint
         assert take(TakeRequest(other.store, shop.repository, JOB, new_query=True)).batch == 3
         take(TakeRequest(other.run(1).store, shop.repository, JOB))  # both ids are the job's now

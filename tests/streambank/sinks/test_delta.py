@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,51 +13,23 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.errors import RefusedError, StorageError
 from streambank.doctor.checks.sources import check_table_files
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.delta_log import DeltaLog
 from streambank.storage import open_store
+from tests.support.sinks.guarded import QUERY, batch_rows, captured
 from tests.support.sinks.lake import Lake
 
-QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
 
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """A table with batches 0 to 4, three rows each."""
-    table = Lake(tmp_path / "lake", QUERY)
-    for batch in range(5):
-        table.write(batch, batch_rows(batch))
-    return table
-
-
-def batch_rows(batch: int, count: int = 3) -> list[str]:
-    return [f"{batch}-{row}" for row in range(count)]
-
-
-def guard(lake: Lake, **options: Any) -> DeltaGuard:
-    return DeltaGuard(str(lake.folder), QUERY, **options)
-
-
-def captured(lake: Lake, batch: int = 4) -> dict[str, Any]:
-    found = guard(lake).capture(batch)
-    assert not found.warning
-    return dict(found.record)
+def guard(lake: Lake) -> DeltaGuard:
+    return DeltaGuard(str(lake.folder), QUERY)
 
 
 class TestCapture:
     def test_the_version_of_the_batch(self, lake: Lake) -> None:
         record = captured(lake)
         assert (record["version"], record["sink_batch"], record["guarded"]) == (4, 4, True)
-
-    def test_later_batches_do_not_count(self, lake: Lake) -> None:
-        assert captured(lake, 2)["version"] == 2
-
-    def test_what_others_wrote_before_the_next_batch_belongs_to_it(self, lake: Lake) -> None:
-        lake.write_other(["x"])
-        lake.write(5, batch_rows(5))
-        assert captured(lake)["version"] == 5
 
     def test_no_table_yet(self, tmp_path: Path) -> None:
         found = DeltaGuard(str(tmp_path / "none"), QUERY).capture(3)
@@ -75,47 +46,6 @@ class TestCapture:
 
 
 class TestStanding:
-    def test_even(self, lake: Lake) -> None:
-        standing = guard(lake).stand(4, captured(lake))
-        assert standing.safe and not standing.sentence() and standing.sink_batch == 4
-
-    def test_ahead_says_batches_and_rows(self, lake: Lake) -> None:
-        record = captured(lake)
-        for batch in (5, 6, 7):
-            lake.write(batch, batch_rows(batch))
-        standing = guard(lake).stand(4, record)
-        assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 3, 9)
-        assert standing.can_roll_back
-        assert "is at batch 7" in standing.sentence() and "batches 5 to 7 (9 rows)" in standing.sentence()
-
-    def test_a_savepoint_that_knows_nothing_of_the_table(self, lake: Lake) -> None:
-        lake.write(5, batch_rows(5))
-        standing = guard(lake).stand(4, None)
-        assert (standing.position, standing.target) == ("ahead", "4")
-
-    def test_what_others_wrote_since_is_no_matter_before_the_first_later_batch(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write_other(["x"])
-        assert guard(lake).stand(4, record).safe
-        lake.write(5, batch_rows(5))
-        standing = guard(lake).stand(4, record)
-        assert standing.can_roll_back and standing.target == "5"
-
-    def test_what_others_wrote_after_it_would_be_undone(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        lake.write_other(["x"])
-        standing = guard(lake).stand(4, record)
-        assert not standing.can_roll_back
-        assert standing.others == ("version 6 (WRITE)",) and "others have written" in standing.why_not()
-
-    def test_optimize_changes_nothing(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        lake.open().optimize.compact()
-        standing = guard(lake).stand(4, record)
-        assert standing.can_roll_back and standing.position == "ahead"
-
     def test_after_vacuum_it_cannot_go_back(self, lake: Lake) -> None:
         record = captured(lake)
         lake.write(5, batch_rows(5))
@@ -134,81 +64,14 @@ class TestStanding:
         standing = guard(lake).stand(4, record)
         assert standing.safe is None and "no longer has every version after 4" in standing.sentence()
 
-    def test_a_table_that_was_made_anew(self, lake: Lake) -> None:
-        record = captured(lake)
-        shutil.rmtree(lake.folder)
-        for batch in range(9):
-            lake.write(batch, batch_rows(batch))
-        assert "created again" in guard(lake).stand(4, record).sentence()
-
 
 class TestRollback:
-    def test_each_row_once(self, lake: Lake) -> None:
-        """The query goes on after the savepoint with other batches of the same numbers."""
-        record, before = captured(lake), lake.rows()
-        for batch in (5, 6, 7):
-            lake.write(batch, batch_rows(batch))
-        report = guard(lake).roll_back(guard(lake).stand(4, record))
-        assert lake.rows() == before and report.rows == 9
-        assert guard(lake).stand(4, record).safe
-        backlog = [row for batch in (5, 6, 7) for row in batch_rows(batch)]
-        assert lake.write(5, backlog) and lake.write(6, ["new"])
-        assert lake.rows() == before + Counter([*backlog, "new"])
-
     def test_restoring_the_table_alone_loses_more(self, lake: Lake) -> None:
         """The negative control: the table still takes the later batches for done."""
         for batch in (5, 6, 7):
             lake.write(batch, batch_rows(batch))
         lake.open().restore(4)
         assert not lake.write(5, ["new"]) and not lake.write(6, ["new"])
-
-    def test_a_second_time_finds_nothing_to_do(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        guard(lake).roll_back(guard(lake).stand(4, record))
-        version = lake.open().version()
-        assert not guard(lake).roll_back(guard(lake).stand(4, record)).changed
-        assert lake.open().version() == version
-
-    def test_what_somebody_wrote_since_the_plan_is_not_undone(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        standing = guard(lake).stand(4, record)
-        lake.write_other(["x"])
-        with pytest.raises(ConflictError) as caught:
-            guard(lake).roll_back(standing)
-        assert caught.value.code == "sink-moved" and lake.rows()["x"] == 1
-
-    def test_others_are_never_undone(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        lake.write_other(["x"])
-        with pytest.raises(RefusedError) as caught:
-            guard(lake).roll_back(guard(lake).stand(4, record))
-        assert caught.value.code == "sink-cannot-roll-back" and lake.rows()["x"] == 1
-
-    def test_further_back_and_forth(self, lake: Lake) -> None:
-        """Back to batch 2, on from there, and then to the savepoint of batch 4 of the first timeline."""
-        early, late, before = captured(lake, 2), captured(lake), lake.rows()
-        guard(lake).roll_back(guard(lake).stand(2, early))
-        assert guard(lake).stand(4, late).position == "diverged"
-        lake.write(3, ["another"])
-        standing = guard(lake).stand(4, late)
-        assert standing.position == "diverged" and "rolled back further since" in standing.sentence()
-        guard(lake).roll_back(standing)
-        assert lake.rows() == before and lake.open().transaction_version(QUERY) == 4
-        assert guard(lake).stand(4, late).safe
-
-    def test_a_savepoint_after_a_rollback(self, lake: Lake) -> None:
-        record = captured(lake)
-        lake.write(5, batch_rows(5))
-        guard(lake).roll_back(guard(lake).stand(4, record))
-        lake.write(5, ["new"])
-        again = captured(lake, 5)
-        before = lake.rows()
-        lake.write(6, ["newer"])
-        guard(lake).roll_back(guard(lake).stand(5, again))
-        assert lake.rows() == before
 
 
 class TestLines:
@@ -302,25 +165,6 @@ class TestSameBatch:
     @staticmethod
     def now() -> datetime:
         return datetime.now(UTC)
-
-    def test_rolled_back_and_written_again(self, lake: Lake) -> None:
-        at, early = self.now(), captured(lake, 2)
-        assert guard(lake).same_batch(4, at) and guard(lake).same_batch(2, at)
-        guard(lake).roll_back(guard(lake).stand(2, early))
-        assert guard(lake).same_batch(4, at) is None, "it holds none now"
-        lake.write(3, ["3 again"])
-        lake.write(4, ["4 again"])
-        assert guard(lake).same_batch(4, at) is False and guard(lake).same_batch(2, at)
-        assert guard(lake).same_batch(4, self.now())
-
-    def test_back_to_the_first_line(self, lake: Lake) -> None:
-        at, first, early = self.now(), captured(lake), captured(lake, 2)
-        guard(lake).roll_back(guard(lake).stand(2, early))
-        lake.write(3, ["3 again"])
-        lake.write(4, ["4 again"])
-        between = self.now()
-        guard(lake).roll_back(guard(lake).stand(4, first))
-        assert guard(lake).same_batch(4, at) and guard(lake).same_batch(4, between) is False
 
     def test_later_batches_that_were_rolled_back(self, lake: Lake) -> None:
         at, record = self.now(), captured(lake)
@@ -428,15 +272,6 @@ def test_the_newest_version_is_found_wherever_checkpoints_are(tmp_path: Path) ->
         assert log.newest() == batch
         if batch == 11:
             lake.open().create_checkpoint()
-
-
-def test_two_queries_in_one_table_are_told_apart(lake: Lake) -> None:
-    record = captured(lake)
-    lake.write(5, batch_rows(5))
-    other = Lake(lake.folder, "other query")
-    other.write(0, ["x"])
-    assert not guard(lake).stand(4, record).can_roll_back, "it would lose the other query's rows"
-    assert DeltaTable(str(lake.folder)).transaction_version("other query") == 0
 
 
 def test_the_identifier_of_another_writer_stays(lake: Lake) -> None:

@@ -95,8 +95,9 @@ def test_an_installed_spark_that_cannot_read_state_leaves_it_to_the_one_of_the_e
 
 OF_JOB = """
 import sys
-from streambank_spark.commands.subject import SparkOptions
-SparkOptions(None, None, None, sys.argv[1]).require_pyspark("orders/main")
+from streambank.cli.options import declared_job
+from streambank_spark.commands.subject import require_pyspark
+require_pyspark(declared_job("orders/main", sys.argv[1]))
 import pyspark
 print(pyspark.__version__, pyspark.__file__)
 """

@@ -81,6 +81,6 @@ class Books:
         with self._engine.connect() as connection:
             return [int(batch) for (batch,) in connection.execute(text(asked), {"q": query or self.query})]
 
-    def everything(self) -> tuple[object, ...]:
+    def state(self) -> tuple[object, ...]:
         """All of it, to compare."""
         return (self.lines(), *(self.rows(name) for name in ROWS))

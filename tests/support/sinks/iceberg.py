@@ -77,6 +77,17 @@ class IceTable:
             catalog.create_namespace_if_not_exists("db")
             catalog.create_table(NAME, schema=pa.schema([("k", pa.string())]))
 
+    def make_again(self) -> None:
+        """Make another one in its place."""
+        with self.catalog() as catalog:
+            catalog.drop_table(NAME)
+        self.create()
+
+    def state(self) -> str:
+        """What is another one after any change."""
+        with self.opened() as table:
+            return table.metadata_location
+
     def write(self, batch: int, rows: Iterable[str]) -> bool:
         """Write a batch, as Spark's sink does; false where the table takes it for done."""
         with self.opened() as table:

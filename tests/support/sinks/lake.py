@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,6 +51,21 @@ class Lake:
         """Somebody else appends."""
         table = pa.table({"k": list(rows)})
         write_deltalake(self.location, table, mode="append", storage_options=self._options)
+
+    def of(self, writer: str) -> Lake:
+        """The same table, for another query that writes to it."""
+        return Lake(self.folder, writer, location=self.location, options=self._options)
+
+    def compact(self) -> None:
+        self.open().optimize.compact()
+
+    def make_again(self) -> None:
+        """Remove it; its next batch makes another one."""
+        shutil.rmtree(self.folder)
+
+    def state(self) -> int:
+        """What is another one after any change."""
+        return self.open().version()
 
     def open(self) -> DeltaTable:
         """The table as it is now."""

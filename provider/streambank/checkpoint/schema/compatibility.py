@@ -119,7 +119,6 @@ class SchemaComparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all."""
         return _worst(self.differences)
 
     @property

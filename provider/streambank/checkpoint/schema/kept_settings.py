@@ -32,7 +32,6 @@ class KeptSetting:
 
     @property
     def cause(self) -> str:
-        """What was seen, as a sentence."""
         return f"{self.name} is declared as {self.declared}, and the checkpoint keeps {self.kept}."
 
     def way_out(self, job: str) -> str:

@@ -178,8 +178,6 @@ def parse_variables(data: bytes, path: str) -> Variables | None:
 
 
 class _Reading:
-    """A walk through the bytes of a schema file."""
-
     def __init__(self, data: bytes, errors: str = "strict") -> None:
         self._data, self._at, self._errors = data, 0, errors
 
@@ -219,11 +217,7 @@ def _struct(text: str) -> Mapping[str, Any]:
 
 
 def _check_type(kind: Any) -> None:
-    """Make sure that a type is as Spark's `DataType.json` writes it, as deep as it goes.
-
-    Raises:
-        ValueError, KeyError, TypeError: It is not.
-    """
+    """Make sure that a type is as Spark's `DataType.json` writes it, as deep as it goes."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):

@@ -8,11 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
+from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.savepoint.sinks import MISSING, Captured
 from streambank.sinks.file.lacking import look_for
 from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log
 from streambank.sinks.file.named import NamedFiles
+from streambank.sinks.table import sink_moved
 from streambank.storage import normalize_location, open_store
 from streambank.storage.store import Store
 
@@ -74,11 +75,8 @@ class FileSinkCapture:
             named = NamedFiles()
             named.add_log(self._store, names, Roots(self.path))
         except NotFoundError as error:
-            raise ConflictError(
-                f"The log of the file sink {self.path} changed while it was read.",
-                code="sink-moved",
-                hint="Take again.",
-            ) from error
+            said = f"The log of the file sink {self.path} changed while it was read."
+            raise sink_moved(said, "Take again.") from error
         files, size_bytes = named.totals()
         record = {
             "kind": self.kind,

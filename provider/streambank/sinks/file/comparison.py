@@ -127,7 +127,6 @@ class LogComparison:
         )
 
     def some_missing(self, most: int) -> Iterator[str]:
-        """The first of these."""
         found = self._tables.rows(
             "SELECT name FROM absent WHERE name NOT IN (SELECT name FROM back) "
             "UNION ALL SELECT name FROM ours WHERE NOT inside LIMIT ?",

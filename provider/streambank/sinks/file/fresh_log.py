@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from streambank.checkpoint.compactible import MAX_VERSION, LogName, format_log_entry
-from streambank.core.errors import ConflictError
 from streambank.core.shape import JsonObject
 from streambank.sinks.file.log import log_key
 from streambank.sinks.file.position import SavedLog
+from streambank.sinks.table import sink_moved
 from streambank.storage.store import FileInfo, Store
 
 DEFAULT_COMPACT_INTERVAL = 10
@@ -84,9 +84,8 @@ def begin_output(saved: SavedLog, store: Store, instead_of: str) -> NewOutput:
         if not store.exists(log_key(name)):
             store.write(log_key(name), log[name], exclusive=True)
     if others := in_the_way(saved, store):
-        raise ConflictError(
+        raise sink_moved(
             f"Something else writes to the new output directory {store.uri}: {others[0]} is there now.",
-            code="sink-moved",
-            hint="Stop whatever writes to it, then restore again, into another directory.",
+            "Stop whatever writes to it, then restore again, into another directory.",
         )
     return NewOutput(store.uri, instead_of, saved.batch, tuple(str(name) for name in sorted(log)))

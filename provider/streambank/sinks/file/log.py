@@ -181,11 +181,7 @@ def _is_long(value: object) -> TypeGuard[int]:
 
 
 def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -> Iterator[bytes]:
-    """The same entry with the URIs of data files below the old output directory pointing below the new one.
-
-    Raises:
-        FormatError: It is no entry of a file sink's log.
-    """
+    """The same entry whose URIs of data files below the old output directory point below the new one."""
     version, objects = parse_log_entry(data, path)
 
     def moved(entry: dict[str, Any]) -> dict[str, Any]:
@@ -202,9 +198,6 @@ def without_files(
 
     Args:
         left_out: The files, by `DataFile.name`.
-
-    Raises:
-        FormatError: It is no entry of a file sink's log.
     """
     version, objects = parse_log_entry(data, path)
     kept = (one for one in objects if _data_file(one, path, roots).name not in left_out)

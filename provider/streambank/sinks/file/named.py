@@ -74,7 +74,6 @@ class NamedFiles:
         self.scratch.run("CREATE INDEX of_uri ON named (uri)")
 
     def names(self, file: DataFile) -> bool:
-        """Whether a file is one of them."""
         return self.scratch.number("SELECT EXISTS (SELECT 1 FROM named WHERE uri = ?)", _digest(file)) == 1
 
 

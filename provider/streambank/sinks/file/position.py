@@ -202,7 +202,6 @@ class FileSinkStanding:
         return f"{say_count(self._files, 'file')}{rows}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The standing as JSON, for plans and reports."""
         return {
             "kind": "file",
             "path": self.path,

@@ -35,7 +35,7 @@ from streambank.core.units import from_json_time, say_count
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, assess, compare
-from streambank.sinks.table import BeforeChange
+from streambank.sinks.table import BeforeChange, sink_moved
 from streambank.storage.store import FileInfo, Store, chunks, undamaged
 
 _JOURNAL = "_rollback.json"
@@ -73,7 +73,6 @@ class RollbackReport(JsonObject):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was done."""
         return bool(self.aside)
 
 
@@ -223,11 +222,7 @@ def roll_back(
 
     after = assess(saved, store, was_uri)
     if not (after.safe or (accept_missing and after.nothing_later)):
-        raise ConflictError(
-            f"The file sink {store.uri} changed while it was rolled back: {after.sentence()}",
-            code="sink-moved",
-            hint="Stop whatever writes to it, then restore again.",
-        )
+        raise sink_moved(f"The file sink {store.uri} changed while it was rolled back: {after.sentence()}")
     for journal in (*journals, aside):
         _finish(store, journal)
     return RollbackReport(
@@ -271,7 +266,7 @@ def _begin(
     journal = {
         "format": _JOURNAL_FORMAT,
         **whose,
-        "begun_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "begun_at": _now(),
         "supersedes": list(supersedes),
         "log_written": [str(name) for name in write],
         "log_aside": [str(name) for name in remove],
@@ -303,8 +298,11 @@ def _too_many(store: Store, files: int) -> RefusedError:
 
 
 def _finish(store: Store, folder: str) -> None:
-    done = {"done_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")}
-    store.write(f"{folder}/{_DONE}", json.dumps(done).encode())
+    store.write(f"{folder}/{_DONE}", json.dumps({"done_at": _now()}).encode())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _unfinished(store: Store) -> tuple[list[str], dict[str, int] | None]:
@@ -346,10 +344,8 @@ def _move(store: Store, key: str, to: str) -> None:
         store.rename(key, to)
     except NotFoundError as error:
         if not store.exists(to):
-            raise ConflictError(
-                f"{key} of the file sink {store.uri} disappeared while the sink was rolled back.",
-                code="sink-moved",
-                hint="Stop whatever writes to it, then restore again.",
+            raise sink_moved(
+                f"{key} of the file sink {store.uri} disappeared while the sink was rolled back."
             ) from error
     except ConflictError:
         if store.stat(to).size_bytes != store.stat(key).size_bytes:

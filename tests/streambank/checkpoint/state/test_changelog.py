@@ -18,6 +18,7 @@ from streambank.checkpoint.state.changelog import (
 from streambank.core.errors import FormatError
 from tests.support.checkpoint.lz4_streams import stored
 from tests.support.checkpoint.recorded import NAMES, checkpoint
+from tests.support.refuses import refuses
 
 WITH_LINEAGE = [name for name in NAMES if "/ids-changelog" in name]
 
@@ -63,9 +64,8 @@ def test_both_versions_with_a_lineage_are_read_and_longer_ones_too() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2", "v5", "hello"])
 def test_a_changelog_without_a_known_lineage_is_refused_by_name(version: str) -> None:
-    with pytest.raises(FormatError, match=r"7_a\.changelog") as refused:
+    with refuses(FormatError, "unknown-version", match=r"7_a\.changelog"):
         parse_lineage(stored(changelog(version, "[]")), "7_a.changelog")
-    assert refused.value.code == "unknown-version"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"version":"x","checkpointUniqueId":"a"}]', "[{}]", "["])

@@ -73,7 +73,7 @@ class Shop:
 
     def rows(self) -> tuple[object, ...]:
         """All that both hold."""
-        return self.lake.rows(), self.books.everything()
+        return self.lake.rows(), self.books.state()
 
     def killed(self) -> None:
         """A restore that a crash ends; its locks are broken then."""
@@ -139,7 +139,7 @@ def shop(tmp_path: Path) -> Shop:
     sinks = sinks_of_query(FOREACH, query_id, job.sinks).captures()
     taken = take(TakeRequest(simulated.checkpoint, simulated.repository, JOB, sinks=sinks))
     assert taken.batch == 4 and not taken.warnings
-    saved = (lake.rows(), books.everything())
+    saved = (lake.rows(), books.state())
     run(5, 7)
     return Shop(simulated, job, lake, books, saved)
 
@@ -180,11 +180,11 @@ def test_an_exchange_does_not_say_that_no_sink_is_known(shop: Shop) -> None:
 class TestOneOfTwoFails:
     @pytest.mark.parametrize("table", ["orders", "items"])
     def test_a_second_restore_finishes_it(self, shop: Shop, table: str) -> None:
-        before = shop.books.everything()
+        before = shop.books.state()
         shop.books.fail_at_delete(table)
         with pytest.raises(StorageError, match="injected fault"):
             shop.go_back()
-        assert shop.lake.rows() == shop.saved[0] and shop.books.everything() == before
+        assert shop.lake.rows() == shop.saved[0] and shop.books.state() == before
         assert shop.events() == ["delta"], "what was rolled back is on record"
         assert "Delta table" in shop.start_is_refused()
         with pytest.raises(StorageError, match="injected fault"):
@@ -392,13 +392,13 @@ class TestAnotherWriter:
         monkeypatch.setattr(restoring, "prepare", look_and_write)
 
     def test_to_the_delta_table(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-        books = shop.books.everything()
+        books = shop.books.state()
         with monkeypatch.context() as patched:
             self.writes(patched, lambda: shop.lake.write_other(["theirs"]))
             with pytest.raises(ConflictError) as caught:
                 shop.go_back()
         assert caught.value.code == "sink-moved" and shop.lake.rows()["theirs"] == 1
-        assert shop.books.everything() == books and not shop.events()
+        assert shop.books.state() == books and not shop.events()
         with pytest.raises(RefusedError) as refused:
             shop.go_back()
         assert refused.value.code == "sink-cannot-roll-back", "it would undo what they wrote"
