@@ -94,6 +94,20 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def books(url: str) -> Books:
+    return _books(url)
+
+
+@pytest.fixture
+def sqlite_books(tmp_path: Path) -> Books:
+    return _books(f"sqlite:///{tmp_path / 'orders.db'}")
+
+
+@pytest.fixture
+def postgres_books(postgres: str) -> Books:
+    return _books(postgres)
+
+
+def _books(url: str) -> Books:
     """The batches, and one of another query."""
     made = with_batches(Books(url, QUERY).create())
     made.write(9, batch_rows(0, "theirs"), query="other query")

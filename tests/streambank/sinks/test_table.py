@@ -19,6 +19,7 @@ from tests.support.sinks.iceberg import IceTable
 from tests.support.sinks.lake import Lake
 
 REST = pytest.param("rest", marks=pytest.mark.storm)
+POSTGRES = pytest.param("postgres_books", marks=pytest.mark.storm)
 LATER = (5, 6, 7)
 
 
@@ -28,7 +29,7 @@ def logged(request: pytest.FixtureRequest) -> Lake | IceTable:
     return found
 
 
-@pytest.fixture(params=["lake", "sql", REST, "books"])
+@pytest.fixture(params=["lake", "sql", REST, "sqlite_books", POSTGRES])
 def table(request: pytest.FixtureRequest) -> Lake | IceTable | Books:
     found: Lake | IceTable | Books = request.getfixturevalue(request.param)
     return found
