@@ -166,12 +166,13 @@ class Exchange(Procedure[ExchangeRequest]):
         """What an earlier try of the same task has come to, where that has restored the new state."""
         asker, generations = self.request.by.get(ASKER), self.control.generations(self.query)
         current = generations.current()
-        made = None if current is None or current.again is not None else current.from_savepoint
-        if not asker or current is None or made is None or current.by.get(ASKER) != asker:
+        if not asker or current is None or current.by.get(ASKER) != asker or current.again is not None:
             return None
-        manifest = self.repository.load(self.name, made)
+        assert current.from_savepoint is not None, "an exchange has restored it"
+        manifest = self.repository.load(self.name, current.from_savepoint)
         self.has_begun, self.before = True, manifest.derived_from or ""
         self.left = max(one.number for one in generations.all() if one.number < current.number)
+        made = current.from_savepoint
         return ExchangeResult(
             self.name, "exchanged", manifest.batch, self.before, made, current.number, self.left
         )
@@ -240,18 +241,16 @@ class Exchange(Procedure[ExchangeRequest]):
             return False
         desired = self.control.desired()
         said_since = desired is not None and desired.at >= (self.request.asked_at or self.started_at)
-        words = "starting" if held is not None else "waiting for the first batches of"
-        with self.step("start", f"{words} job {self.job.name}"):
-            started = start_job(
-                self.job,
-                by=self.request.by,
-                why=self.request.why,
-                obey_desired=self.ran or said_since,
-                wait=held is None,
-                launcher=self.launcher,
-                control=self.control,
-                operation=held,
-            )
+        started = start_job(
+            self.job,
+            by=self.request.by,
+            why=self.request.why,
+            obey_desired=self.ran or said_since,
+            wait=held is None,
+            launcher=self.launcher,
+            control=self.control,
+            operation=held,
+        )
         return started.state != "not-desired"
 
     def go_back(self) -> str:

@@ -55,16 +55,12 @@ def state_of(location: Path, version: int) -> list[bytes]:
     return [path.read_bytes() for path in sorted((location / "state" / "0" / "0").glob(f"{version}.*"))]
 
 
-ASKED = {**BY, ASKER: "compact 1 exchange 0"}
-"""Who asks, in one round of tries of a task."""
-
-
 def test_a_running_job_goes_on_with_the_other_state(managed: Managed) -> None:
-    start_job(managed.job, by=ASKED)  # the first generation is of the same asker, and of no exchange
+    managed.start()
     managed.wait_for_batch(3)
     old = managed.checkpoint
 
-    done = run(managed, by=ASKED)
+    done = run(managed)
 
     assert (done.job, done.state, done.generation, done.left, done.running) == (
         "flights", "exchanged", 2, 1, True,
@@ -384,6 +380,6 @@ def test_a_process_that_is_killed_leaves_a_job_that_starts(
     poll(lambda: managed.last_batch() > stood, timeout_s=30)
     # Another try of the same task does what is left of it: a change that is restored is not made twice.
     make = derive if counts == 1 else fail(AssertionError("It is made twice."))
-    again = run(managed, make, by=ASKED)
+    again = run(managed, make, by={**BY, ASKER: "compact 1 exchange 0"})
     assert (again.state, again.left, again.running) == ("exchanged", 1, True)
     assert managed.repository.load("flights", str(again.savepoint)).derived_from == again.before
