@@ -57,13 +57,13 @@ def change(trial: SeenJob, verb: str, **answers: Any) -> Any:
 def test_keys_go_once_the_application_has_run_without_them(airflow_database: None, trial: SeenJob) -> None:
     preview = change(trial, "transform")
     states = task_states(preview)
-    assert (states["preview"], states["exchange"]) == ("success", "skipped")
+    assert (states["preview"], states["stop"]) == ("success", "skipped")
     assert xcom(preview, "preview")["keys"] == NUMBERS // 5
 
     run = change(trial, "transform", dry_run=False)
 
-    states, done = task_states(run), xcom(run, "exchange")
-    assert (states["exchange"], states["keep_running"]) == ("success", "skipped")
+    states, done = task_states(run), xcom(run, "rewrite")
+    assert (states["rewrite"], states["start"], states["go_back"]) == ("success", "success", "skipped")
     assert (done["keys"], done["changed"], done["rehearsed"]) == (NUMBERS // 5, 0, True)
     # All input is read: the copy finds that too, and does not wait for more until the drill's time is over.
     assert done["rehearsal"].startswith("The job's application ran on it")
@@ -92,8 +92,8 @@ def test_state_comes_from_a_table_and_the_job_goes_on_from_it(airflow_database: 
     )
     run = change(trial, "bootstrap", table=table, existing="replace", dry_run=False, rehearse=True)
 
-    states, done = task_states(run), xcom(run, "exchange")
-    assert (states["exchange"], states["keep_running"]) == ("success", "skipped")
+    states, done = task_states(run), xcom(run, "rewrite")
+    assert (states["rewrite"], states["start"], states["go_back"]) == ("success", "success", "skipped")
     assert (done["rows"], done["existing_rows"], done["rehearsed"]) == (len(kept), NUMBERS, True)
     trial.arrive(forgotten=4)
     trial.settle()
@@ -109,7 +109,8 @@ def test_a_rehearsal_that_fails_leaves_the_job_as_it_was(
     run = change(trial, "transform", dry_run=False)
 
     states = task_states(run)
-    assert (run.state, states["exchange"], states["watched"]) == ("failed", "failed", "upstream_failed")
+    assert (run.state, states["rewrite"], states["restore"]) == ("failed", "failed", "upstream_failed")
+    assert (states["go_back"], states["start_again"]) == ("success", "success")
     said = capfd.readouterr().out
     assert "The rehearsal FAILED at the step " in said and " before that is understood. seen/" in said
     trial.arrive()

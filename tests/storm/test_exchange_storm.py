@@ -142,8 +142,8 @@ def test_the_dag_does_the_same(
     run = compact(where="key.number % 4 = 0")
 
     states = task_states(run)
-    assert (states["exchange"], states["keep_running"]) == ("success", "skipped")
-    assert xcom(run, "exchange")["keys"] == NUMBERS // 4
+    assert (states["rewrite"], states["start"], states["go_back"]) == ("success", "success", "skipped")
+    assert xcom(run, "rewrite")["keys"] == NUMBERS // 4
     preview = compact(where="key.number % 5 = 0", dry_run=True)
     assert xcom(preview, "preview")["keys"] > 0
     trial.arrive(forgotten=4)
@@ -151,11 +151,11 @@ def test_the_dag_does_the_same(
     # There is no such column, so the job is not even stopped for it.
     failed = compact(where="value.no_such > 1")
     states = task_states(failed)
-    assert (failed.state, states["preview"], states["exchange"]) == ("failed", "failed", "upstream_failed")
+    assert (failed.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
     # That this is no condition only Spark can tell, which the preview asks.
     failed = compact(where="key.number + 1")
     states = task_states(failed)
-    assert (failed.state, states["preview"], states["exchange"]) == ("failed", "failed", "upstream_failed")
+    assert (failed.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
     trial.arrive()
     trial.settle()
     stop_job(trial.job, by=BY)

@@ -1,4 +1,4 @@
-"""Long operations, such as an upgrade, a fail-over or an exchange of state; and how each survives a crash.
+"""Long operations: an upgrade, a drill, a refresh, a fail-over; and how each of them survives a crash.
 
 A long operation takes minutes, and its process, its host or the storage may fail at any call. Nothing runs in
 the background that would clean up. The answer is the same everywhere:
@@ -31,7 +31,7 @@ Which write decides, and what is done about a crash before it, and after it:
   is as it was, and the same restore again fills another directory. A rollback of sinks is noted first, and so
   is which queries are restored as one: no driver starts before a restore has finished that.
 * exchange of state (`recovery/exchange_state.py`): the restore of what was made of the last savepoint. The
-  job is meant to run, and a start goes on with the state that counts by then; so does another try of a task.
+  job is stopped, and a start goes on with the state that counts by then.
 
 Which errors are a result, and which are raised, differs; so do resume and undo, which are methods of each.
 """

@@ -8,14 +8,12 @@ cannot show that is refused: a query that went on in it would lose or repeat row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation, Generations
 from streambank.control.marker import renew_marker
-from streambank.control.operation import Operation
 from streambank.control.processes import person
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
@@ -60,15 +58,14 @@ def reinstate(
     control: JobControl,
     by: Mapping[str, str],
     why: str = "",
-    operation: Operation | None = None,
 ) -> Reinstated:
     """Let an earlier generation count again.
 
     Args:
+        repository: Where the savepoint is.
         job: `job` or `job/query`.
         savepoint: A savepoint that was taken in that generation at its last batch; by it the sinks are
             judged.
-        operation: The operation lock, where the caller holds it already (an exchange).
 
     Raises:
         NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint; or its
@@ -83,7 +80,7 @@ def reinstate(
     query = QueryRef.parse(job).query
     manifest = repository.load(job, savepoint)
     with (
-        nullcontext(operation) if operation else control.operation(OPERATION, by=by) as held,
+        control.operation(OPERATION, by=by) as operation,
         control.lease.held(OPERATION, by=by) as lease,
     ):
         generations = control.generations(query)
@@ -98,7 +95,7 @@ def reinstate(
         _check_not_gone_on(repository, manifest, current)
         following = generations.reinstated(earlier, by=by)
         lease.check()
-        generations.switch(following, operation=held)
+        generations.switch(following, operation=operation)
         why_not = renew_marker(
             following.base,
             job=control.name,
@@ -118,6 +115,7 @@ def check_not_gone_on(repository: Repository, job: str, savepoint: str, control:
     """Make sure that no batch was committed since a savepoint, before a driver is stopped to go back to it.
 
     Args:
+        repository: Where the savepoint is.
         job: `job` or `job/query`.
 
     Raises:

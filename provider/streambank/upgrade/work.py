@@ -22,7 +22,11 @@ from streambank.upgrade.undo import OPERATION, why_undone
 
 
 class Work(Procedure[UpgradeRequest]):
-    """An upgrade that is worked on, with its claim in hand."""
+    """An upgrade that is worked on, with its claim in hand.
+
+    Args:
+        launcher: Where drivers run.
+    """
 
     def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
         super().__init__(replace(request, job=placed(request.job)), say)

@@ -1,15 +1,15 @@
 """`<job>.compact`, `.rescale`, `.transform`, `.bootstrap`: exchange a job's state for one made of it.
 
-Each shows what would become of the state, asks a person, and does it as one procedure
-(streambank/recovery/exchange_state.py). Only a job that was stopped before is handed over to `<job>.run`.
+All are one dance: show what would become of the state, ask a person, stop with a savepoint, make another one
+of it, restore that as the next generation, start, watch, hand over. The earlier generation stays untouched,
+and where a step fails the job goes on in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
@@ -19,6 +19,12 @@ from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_b
 from streambank_airflow.dags.forms import rewrite
 from streambank_airflow.operators.base import GENERATIONS_KEY
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
+from streambank_airflow.operators.job import (
+    SAVEPOINTS_KEY,
+    StartStreamingJobOperator,
+    StopStreamingJobOperator,
+)
+from streambank_airflow.operators.restore import ReinstateGenerationOperator, RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import (
     NOTHING_KEY,
     REQUEST_KEY,
@@ -29,9 +35,6 @@ from streambank_airflow.operators.rewrite import (
     TransformStateOperator,
 )
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
 AS_IT_WAS = (
     " Shows first what that means, and waits for a person's approval{}; without an answer nothing happens. "
     "The current checkpoint is not changed: if a step fails, the job goes on from it with its old state, "
@@ -39,6 +42,8 @@ AS_IT_WAS = (
 )
 BY_HAND = "dag_run.run_type != 'scheduled'"
 NOTHING = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
+PREVIEWED = "ti.xcom_pull(task_ids='preview')"
+REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
 
 
 def compact_dag(job: Job, file: DagFile) -> DAG:
@@ -97,6 +102,8 @@ def bootstrap_dag(job: Job, file: DagFile) -> DAG:
         rewrite.bootstrap_form([query for query in job.query_names if query is not None], declared),
         BootstrapStateOperator,
         {**_answers(rewrite.BOOTSTRAP_FIELDS), "samples": declared.samples},
+        planned={"planned_table": f"{{{{ ({PREVIEWED} or {{}}).get('table_digest') }}}}"},
+        checks_again=True,
     )
 
 
@@ -115,14 +122,19 @@ def _exchange_dag(
     asked: Mapping[str, Any],
     schedule: str | None = None,
     always_ask: bool = True,
+    planned: Mapping[str, Any] | None = None,
+    checks_again: bool = False,
 ) -> DAG:
     unasked = "" if always_ask else ", unless its schedule has started it"
     dag = file.dag(job, verb, summary=summary + AS_IT_WAS.format(unasked), params=form, schedule=schedule)
     asks = "true" if always_ask else BY_HAND
+    goes_on = f"{{{{ not params.dry_run and not {NOTHING} }}}}"
     args = file.task_args(job)
     several = "query" in form
     of_query = {**args, "job": f"{job.name}/{{{{ params.query }}}}" if several else job.name}
-    goes_on = f"{{{{ not params.dry_run and not {NOTHING} }}}}"
+    where = {**file.job_args(job), "job": of_query["job"]}
+    stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
+    savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
     with dag:
         check_run = CheckRunDagOperator(
             task_id="check_run",
@@ -139,33 +151,78 @@ def _exchange_dag(
             **of_query,
         )
         # Of a run that asks nobody the preview is skipped, and so is this.
-        where = {**file.job_args(job), "job": of_query["job"]}
         approve = approve_task(job.restore, preview, only_if=goes_on, **where)
-        exchange = operator(
-            task_id="exchange",
-            exchange=True,
-            start="{{ params.start }}",
+        generations = left_by(preview, GENERATIONS_KEY)
+        stop = StopStreamingJobOperator(
+            task_id="stop",
+            savepoint=True,
+            shown=generations,
             only_if=goes_on,
-            planned=left_by(preview, REQUEST_KEY),
-            shown=left_by(preview, GENERATIONS_KEY),
+            skip_if_stopped="{{ dag_run.run_type == 'scheduled' }}",
             trigger_rule=TriggerRule.NONE_FAILED,
+            **args,
+        )
+        shown = {
+            "planned": f"{{{{ ti.xcom_pull(task_ids='preview', key='{REQUEST_KEY}') }}}}",
+            "shown": generations,
             **asked,
+            **(planned or {}),
+            **of_query,
+        }
+        rewrite = operator(task_id="rewrite", savepoint=f"{{{{ {savepoint} }}}}", unmoved=True, **shown)
+        restore = RestoreSavepointOperator(
+            task_id="restore",
+            savepoint=f"{{{{ {REWRITTEN}['savepoint'] }}}}",
+            only_if=f"{{{{ {REWRITTEN}['savepoint'] is not none }}}}",
+            unmoved=True,
+            shown=generations,
             **of_query,
         )
-        keep_running = TriggerDagRunOperator(
-            task_id="keep_running",
-            trigger_dag_id=dag_id(job.name, "run"),
-            conf={"note": f"handed over after {verb}"},
-            pre_execute=_unless_it_ran,
+        start = StartStreamingJobOperator(
+            task_id="start",
+            only_if="{{ params.start }}",
+            if_stopped="fail",
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            **args,
         )
-        watched = JobWatchedOperator(
-            task_id="watched", run_dag_id=dag_id(job.name, "run"), deferrable=True, **args
+        keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
+        watched = _watched("watched", job, args)
+        go_back = ReinstateGenerationOperator(
+            task_id="go_back",
+            generation=f"{{{{ ({REWRITTEN} or {{}}).get('generation') }}}}",
+            savepoint=f"{{{{ {savepoint} }}}}",
+            start="{{ params.start }}",
+            only_after_stop=True,
+            trigger_rule=TriggerRule.ONE_FAILED,
+            **of_query,
         )
-        [check_run, preview] >> approve >> exchange >> keep_running >> watched
+        start_again = StartStreamingJobOperator(
+            task_id="start_again", only_if="{{ params.start }}", if_stopped="fail", **args
+        )
+        keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
+        watched_again = _watched("watched_again", job, args)
+        [check_run, preview] >> approve
+        if checks_again:  # by the savepoint of the plan: what changed since is refused while the job runs
+            check = operator(
+                task_id="check_table",
+                savepoint=f"{{{{ ({PREVIEWED} or {{}}).get('of') }}}}",
+                plan_only=True,
+                only_if=goes_on,
+                **shown,
+            )
+            approve >> check >> stop
+        else:
+            approve >> stop
+        stop >> rewrite >> restore >> start >> keep_running >> watched
+        rewrite >> start
+        [stop, rewrite, restore, start] >> go_back >> start_again
+        start_again >> keep_running_again >> watched_again
     return dag
 
 
-def _unless_it_ran(context: Context) -> None:
-    """Hand over only a job that the exchange has started: who kept one running that ran goes on with that."""
-    if not context["ti"].xcom_pull(task_ids="exchange", key="started"):
-        raise AirflowSkipException("Nothing is handed over: the job was not started by this run.")
+def _keep_running(job: Job, task_id: str, note: str) -> TriggerDagRunOperator:
+    return TriggerDagRunOperator(task_id=task_id, trigger_dag_id=dag_id(job.name, "run"), conf={"note": note})
+
+
+def _watched(task_id: str, job: Job, args: Mapping[str, Any]) -> JobWatchedOperator:
+    return JobWatchedOperator(task_id=task_id, run_dag_id=dag_id(job.name, "run"), deferrable=True, **args)

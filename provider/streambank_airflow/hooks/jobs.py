@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.processes import is_same_run
@@ -178,10 +179,10 @@ class JobVerbs:
         return desired is not None and desired.state == "stopped" and (view is None or view.state != "live")
 
     @connected
-    def has_started(self, ref: str, by: Mapping[str, str]) -> bool:
-        """Whether a job is meant to run since a task of the DAG run that asks has said so."""
-        desired = self.declared.job(ref).records().desired()
-        return desired is not None and desired.state == "running" and is_same_run(by, desired.by)
+    def has_stopped(self, ref: str, by: Mapping[str, str]) -> bool:
+        """Whether a task of the DAG run that asks has ever said that a job is to be stopped."""
+        said = self.declared.job(ref).records().last_desired(partial(is_same_run, by))
+        return said is not None
 
     @connected
     def is_left_stopped(self, ref: str, by: Mapping[str, str]) -> bool:

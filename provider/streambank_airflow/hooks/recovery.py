@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streambank.drills.report import DrillReport
     from streambank.drills.request import DrillRequest
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
-    from streambank.recovery.exchange_state import ExchangeResult, Make
+    from streambank.recovery.reinstate import Reinstated
     from streambank.recovery.request import TogetherRequest
     from streambank.recovery.together import TogetherPlan
     from streambank.repository.repository import Repository
@@ -220,31 +220,11 @@ class RecoveryVerbs:
         return None
 
     @connected
-    def exchange(
-        self,
-        ref: str,
-        make: Make,
-        *,
-        start: bool,
-        asked_at: datetime | None,
-        note: str,
-        by: Mapping[str, str],
-        say: Callable[[str], None],
-    ) -> ExchangeResult:
-        """Exchange the state of a job; see `streambank.recovery.exchange_state.exchange`.
-
-        Args:
-            ref: `job` or `job/query`.
-            make: Makes a savepoint of the one with which the job was stopped.
-            start: Whether the job runs afterwards.
-            asked_at: When a person asked; None for a schedule.
-            say: Hears when a step begins, in words.
-        """
-        from streambank.recovery.exchange_state import ExchangeRequest, exchange
-
+    def has_moved(self, ref: str, generation: int) -> bool:
+        """Whether another generation than this one counts, in another directory."""
         job, query = self.declared.find(ref)
-        request = ExchangeRequest(job, make, query, start=start, asked_at=asked_at, by=by, why=note)
-        return exchange(request, say=say)
+        current = job.records().generation(query)
+        return current is not None and generation not in (current.number, current.again)
 
     @connected
     def shown_generations(self, ref: str) -> dict[str, int]:
@@ -264,6 +244,41 @@ class RecoveryVerbs:
 
         job, _ = self.declared.find(ref)
         check_generations(job, shown, by=by)
+
+    @connected
+    def check_not_gone_on(self, ref: str, savepoint: str) -> None:
+        """Make sure that a job has committed no batch since a savepoint.
+
+        Raises:
+            RefusedError: It has (code `query-went-on`).
+        """
+        from streambank.recovery.reinstate import check_not_gone_on
+
+        check_not_gone_on(
+            self.declared.open_repository(ref), ref, savepoint, self.declared.job(ref).records()
+        )
+
+    @connected
+    def reinstate(
+        self, ref: str, savepoint: str, generation: int, *, note: str, by: Mapping[str, str]
+    ) -> Reinstated:
+        """Let an earlier generation count again: `streambank.recovery.reinstate.reinstate`.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: A savepoint that was taken in that generation at its last batch.
+        """
+        from streambank.recovery.reinstate import reinstate
+
+        return reinstate(
+            self.declared.open_repository(ref),
+            ref,
+            savepoint,
+            generation=generation,
+            control=self.declared.job(ref).records(),
+            by=by,
+            why=note,
+        )
 
     def _request(
         self, ref: str, options: RestoreOptions, pace: Pace, *, by: Mapping[str, str], record: bool

@@ -50,6 +50,7 @@ EXCHANGES = ("compact", "rescale", "transform", "bootstrap")
 """DAGs of a job whose failure is `compaction-failed`."""
 RESTORES = ("stop", "restore")
 """Tasks of `<job>.restore` whose failure leaves a job that nothing starts again."""
+_EXCHANGED_BACK = "start_again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,8 @@ def _own_kinds(task: Any, job: str, context: Mapping[str, Any]) -> Sequence[str]
         return own
     if (context.get("params") or {}).get("dry_run"):
         return ()  # whoever asked what would be done reads that it is refused
-    return ("compaction-failed",)  # the job is started again as it was: it is not given up
+    # Where an exchange fails, the job is started again as it was: it is not given up yet.
+    return ("compaction-failed", *(own if task.task_id == _EXCHANGED_BACK else ()))
 
 
 def _leaves_stopped(task: Any, job: str) -> bool:

@@ -139,9 +139,8 @@ def _exchange(
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
     from streambank.declaration.launch import is_local
-    from streambank.recovery.exchange_state import ExchangeRequest, exchange
+    from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee
-    from streambank.work.executor import Pace
     from streambank_spark.rewrite.request import check_where
 
     spark = declared_spark(job, query, given)
@@ -159,9 +158,15 @@ def _exchange(
             made.append(carry_out(session, repository, of, savepoint, order, staging, by=by, say=say))
             return made[-1].savepoint
 
-        force_after_s = None if force_after is None else parse_duration_s(force_after)
-        asked = ExchangeRequest(job, make, query, force_after_s=force_after_s, by=by, why=why)
-        result = exchange(asked, say=say, pace=Pace(progress=progress))
+        result = exchange(
+            job,
+            make,
+            by=by,
+            query=query,
+            why=why,
+            force_after_s=None if force_after is None else parse_duration_s(force_after),
+            progress=progress,
+        )
     (derived,) = made
     document = result.to_dict() | {"operation": order.operation, "rewritten": derived.to_dict()}
     console.answer(document, lambda: _show(result, derived))

@@ -19,7 +19,7 @@ from streambank.driver.prepare import prepare_launch
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
-from streambank.recovery.exchange_state import ExchangeRequest, exchange
+from streambank.recovery.exchange_state import exchange
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
@@ -332,7 +332,7 @@ def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> 
     error = refused(lambda: savepoint_job(job, by=BY))
 
     assert "no repository.json" in error.message and "--new-repository" in error.hint
-    refused(lambda: exchange(ExchangeRequest(job, lambda *_: None, by=BY)))
+    refused(lambda: exchange(job, lambda *_: None, by=BY))
     assert list((folder / "repository").iterdir()) == [], "no new one in an empty mount point"
     assert assess_job(job).level == "breach"
     (diagnosis,) = diagnose_job(job)

@@ -18,7 +18,7 @@ from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.job.restart import restart_job
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop import stop_job
-from streambank.recovery.exchange_state import ExchangeRequest, exchange
+from streambank.recovery.exchange_state import exchange
 from streambank.recovery.reinstate import reinstate
 from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.together import restore_together
@@ -50,7 +50,7 @@ def test_a_passive_site_is_neither_restored_nor_changed(tmp_path: Path) -> None:
         changes: list[Callable[[], object]] = [
             partial(restore_together, whole),
             partial(compact_job, job, label="now", by=BY, stopped=True),
-            partial(exchange, ExchangeRequest(job, lambda *_: None, by=BY), launcher=sites.launcher),
+            partial(exchange, job, lambda *_: None, by=BY, launcher=sites.launcher),
             partial(clean_job, job, jobs={}, by=BY, policy=GenerationsPolicy(), dry_run=False),
             partial(restart_job, job, by=BY, launcher=sites.launcher),
             partial(reinstate, job.open_repository(), NAME, savepoint, generation=1, control=records, by=BY),

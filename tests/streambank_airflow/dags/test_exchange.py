@@ -9,7 +9,6 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from streambank.control.watch import Watches
-from streambank.core.errors import RefusedError
 from streambank.job.alive import DAGS
 from streambank.recovery import foresee
 from streambank_airflow.dags.jobs import build_dags
@@ -18,6 +17,7 @@ from tests.streambank_airflow.dags.test_failover import STANDBY_TABLE
 from tests.support.airflow_face.exchanged_job import (
     CHANGES,
     OLD,
+    WAY_BACK,
     WHERE,
     Rewriting,
     dag,
@@ -39,17 +39,17 @@ def test_expired_keys_go_and_the_job_goes_on(
     run = exchange(managed, {**OLD, "note": "too many"})
 
     states = task_states(run)
-    assert {states.pop(task) for task in ("keep_running", "watched")} == {"skipped"}, "it is watched already"
+    assert {states.pop(task) for task in WAY_BACK} == {"skipped"}
     assert set(states.values()) == {"success"}
-    done = xcom(run, "exchange")
-    assert (done["operation"], done["generation"], done["keys"], done["rows_before"]) == ("compact", 2, 2, 9)
-    assert managed.repository.load("flights", done["savepoint"]).derived_from == done["before"]
+    done = xcom(run, "rewrite")
+    assert (done["operation"], done["generation"], done["keys"], done["rows_before"]) == ("compact", 1, 2, 9)
+    assert done["savepoint"] == xcom(run, "restore")["savepoint"] != xcom(run, "stop")["savepoint"]
     assert generation(managed) == (2, None)
     managed.wait_for_batch(done["batch"] + 1)
     ((plan, spark),) = rewriting.asked
     assert plan["order"]["where"] == WHERE and plan["order"]["note"] == "too many"
     assert plan["work"] == f"{managed.job.checkpoint}.work" and spark.master == managed.job.master
-    assert plan["by"]["task_id"] == "exchange"
+    assert plan["by"]["task_id"] == "rewrite"
 
 
 @pytest.mark.storm
@@ -57,9 +57,9 @@ def test_partitions_are_what_the_form_says(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.start()
-    monkeypatch.setattr(foresee, "_check_rescale", lambda *_, **__: None)  # its state is not RocksDB
+    monkeypatch.setattr(foresee, "_check_rescale", lambda *_: None)  # its state is not RocksDB
     run = exchange(managed, {"partitions": 7}, dag(managed, "rescale"))
-    assert task_states(run)["exchange"] == "success"
+    assert task_states(run)["keep_running"] == "success"
     assert rewriting.asked[0][0]["order"]["partitions"] == 7
     assert generation(managed) == (2, None)
 
@@ -71,7 +71,8 @@ def test_where_nothing_goes_the_job_goes_on(
     managed.start()
     rewriting.finds_nothing = True
     run = exchange(managed, OLD)
-    assert xcom(run, "exchange")["state"] == "nothing-to-do"
+    states = task_states(run)
+    assert (states["restore"], states["start"], states["keep_running"]) == ("skipped", "success", "success")
     assert generation(managed) == (1, None)
     assert managed.driver_lives()
 
@@ -90,12 +91,13 @@ def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
 
     states, out = task_states(run), capfd.readouterr().out
     if start:
-        assert (states["check_run"], states["exchange"]) == ("failed", "upstream_failed")
+        assert (states["check_run"], states["stop"], states["go_back"]) == (
+            "failed", "upstream_failed", "skipped",
+        )  # fmt: skip
         assert managed.driver_lives() and not rewriting.asked
         assert "flights.run is paused" in out and "Hint: unpause flights.run" in out
     else:
-        assert (states["check_run"], states["exchange"]) == ("success", "success")
-        assert (states["keep_running"], managed.driver_lives()) == ("skipped", False)
+        assert (states["check_run"], states["restore"], states["start"]) == ("success", "success", "skipped")
 
 
 def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
@@ -116,44 +118,21 @@ def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
     assert check.execute(context)["paused"] is None
 
 
-@pytest.mark.parametrize("taken", [True, pytest.param(False, marks=pytest.mark.storm)])
-def test_a_job_that_was_stopped_is_handed_over_and_it_is_red_where_nobody_takes_over(
-    airflow_database: None,
-    managed: Managed,
-    rewriting: Rewriting,
-    monkeypatch: pytest.MonkeyPatch,
-    taken: bool,
+@pytest.mark.storm
+def test_it_is_red_where_nobody_takes_over(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.start()
-    managed.wait_for_batch(1)
-    managed.stop()
+    monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
+    rewriting.finds_nothing = True
     compact = dag(managed)
-    if not taken:
-        monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
-        compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
+    compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
 
     run = exchange(managed, OLD, compact)
 
-    states, end = task_states(run), "success" if taken else "failed"
-    assert (run.state, states["keep_running"], states["watched"]) == (end, "success", end)
-    assert generation(managed) == (2, None) and managed.driver_lives()
-
-
-def test_the_job_goes_on_as_it_was_where_it_cannot_be_done_and_the_run_is_red(
-    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
-) -> None:
-    managed.start()
-    managed.wait_for_batch(1)
-    rewriting.fails = RefusedError("It holds too much.", code="hdfs-backed", hint="Move it.")
-
-    run = exchange(managed, OLD)
-
     states = task_states(run)
-    assert (run.state, states["exchange"], states["watched"]) == ("failed", "failed", "upstream_failed")
-    assert generation(managed) == (1, None)
-    assert managed.driver_lives()
-    said = "It holds too much. The job goes on with the state that it had. [hdfs-backed]\nHint: Move it."
-    assert said in capfd.readouterr().out
+    assert (run.state, states["keep_running"], states["watched"]) == ("failed", "success", "failed")
+    assert states["go_back"] == "skipped" and managed.driver_lives()
 
 
 def test_a_look_stops_nothing(airflow_database: None, managed: Managed, rewriting: Rewriting) -> None:

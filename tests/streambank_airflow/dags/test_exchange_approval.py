@@ -11,13 +11,14 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
-from streambank.recovery.restore import restore
 from streambank.repository.catalog import heads
 from streambank_airflow.dags.forms import rewrite
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
 from streambank_airflow.operators.rewrite.base import digest_of
 from tests.support.airflow_face.exchanged_job import (
     OLD,
+    WAY_BACK,
     Rewriting,
     answering,
     dag,
@@ -55,10 +56,10 @@ def test_a_person_sees_what_goes_before_anything_is_stopped(
     )
     assert lived == [True]
     if option == "Approve":
-        assert (states["exchange"], generation(managed)) == ("success", (2, None))
+        assert (states["stop"], states["restore"], generation(managed)) == ("success", "success", (2, None))
     else:
         assert (run.state, states["preview"], states["approve"]) == ("success", "success", "success")
-        assert {states[task] for task in ("exchange", "keep_running", "watched")} == {"skipped"}
+        assert {states[task] for task in ("stop", "rewrite", "restore", "start", *WAY_BACK)} == {"skipped"}
         assert managed.driver_lives() and not rewriting.asked
 
 
@@ -135,7 +136,8 @@ def test_a_restore_by_somebody_else_makes_what_was_approved_outdated(
         run = run_dag(dag(managed), run_conf=OLD)
 
     states = task_states(run)
-    assert (run.state, states["approve"], states["exchange"]) == ("failed", "success", "failed")
+    assert (run.state, states["approve"], states["stop"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"skipped"}
     assert managed.driver_lives() and not rewriting.asked
     out = capfd.readouterr().out
     assert "[approval-outdated]" in out
@@ -181,18 +183,20 @@ def test_a_start_that_a_stop_has_overtaken_ends_no_run_well_and_nothing_goes_bac
 ) -> None:
     """It is stopped by that person's wish, in the state that this run has given it."""
     managed.start()
+    restore = RestoreSavepointOperator._restore
 
-    def restore_and_be_stopped(*args: Any, **options: Any) -> Any:
-        done = restore(*args, **options)
+    def restore_and_be_stopped(self: RestoreSavepointOperator, context: Any) -> dict[str, Any]:
+        done = restore(self, context)
         managed.control.set_desired("stopped", by={**ANN, "dag_id": "flights.stop"}, why="maintenance")
         return done
 
-    monkeypatch.setattr("streambank.recovery.exchange_state.restore", restore_and_be_stopped)
+    monkeypatch.setattr(RestoreSavepointOperator, "_restore", restore_and_be_stopped)
 
     run = exchange(managed, OLD)
 
     states = task_states(run)
-    assert (run.state, states["exchange"], states["keep_running"]) == ("failed", "failed", "upstream_failed")
+    assert (run.state, states["restore"], states["start"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"skipped"}
     assert (generation(managed), managed.driver_lives()) == ((2, None), False)
     out = capfd.readouterr().out
     assert "Job flights was set to stopped by ann by flights.stop at " in out and ": maintenance." in out

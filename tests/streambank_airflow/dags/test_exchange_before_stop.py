@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.rewrite import NOTHING_KEY
 from tests.support.airflow_face.exchanged_job import OLD, Rewriting, dag
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.managed_job import Managed
@@ -27,7 +26,8 @@ def test_a_mistake_in_the_form_stops_nothing_and_starts_nothing(
     managed.stop("for the night")
     run = run_dag(dag(managed, verb), run_conf=form)
     states = task_states(run)
-    assert (run.state, states["preview"], states["exchange"]) == ("failed", "failed", "upstream_failed")
+    assert (run.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    assert states["go_back"] == "skipped"
     assert not managed.driver_lives() and not rewriting.asked
 
 
@@ -41,14 +41,16 @@ def test_what_is_declared_is_what_the_form_begins_with(managed: Managed) -> None
 
 def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> None:
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
-    exchange = dag(managed).get_task("exchange")
-    assert isinstance(exchange, CompactStateOperator)
-    exchange.only_if = True
-    for kind, leaves in {"scheduled": True, "manual": False}.items():
-        run = SimpleNamespace(run_type=kind, dag_id="own", run_id="1", triggering_user_name=None)
-        context: Any = {"dag_run": run, "ti": SimpleNamespace(task_id="exchange")}
-        with pytest.raises(AirflowSkipException) if leaves else nullcontext():
-            exchange._skip_unless_asked(context)
+    for kind, wanted in {"scheduled": True, "manual": False}.items():
+        stop = dag(managed).get_task("stop")
+        assert isinstance(stop, StopStreamingJobOperator)
+        context: Any = {
+            "params": {"dry_run": False, "note": None},
+            "dag_run": SimpleNamespace(run_type=kind),
+            "ti": SimpleNamespace(xcom_pull=lambda **_: None),
+        }
+        stop.render_template_fields(context, stop.get_template_env())
+        assert stop.skip_if_stopped is wanted
 
     mine = {"dag_id": "flights.compact", "run_id": "run-1"}
     assert hook.jobs.is_left_stopped("flights", mine), "it was never started"
@@ -85,7 +87,8 @@ def test_what_cannot_be_done_stops_no_job_that_runs(
     managed.start()
     run = run_dag(dag(managed, verb), run_conf=form)
     states = task_states(run)
-    assert (run.state, states["preview"], states["exchange"]) == ("failed", "failed", "upstream_failed")
+    assert (run.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    assert states["go_back"] == "skipped"
     assert managed.driver_lives() and len(managed.control.lease.recent_launches()) == 1
     assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
 

@@ -20,6 +20,7 @@ from tests.support.airflow_face.metadata_db import Question, answer_question, pa
 from tests.support.jobs.managed_job import BY, Managed
 from tests.support.repository.derived_savepoint import derive
 
+WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
 WHERE = "value.count < 3"
 OLD = {"where": True, "dry_run": False}
 

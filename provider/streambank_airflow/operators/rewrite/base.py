@@ -8,33 +8,28 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import NotFoundError
 from streambank.core.options import Template, as_data, as_text
 from streambank.core.units import from_json_time, say_bytes, say_count, say_duration, to_json_time, utc_now
 from streambank.core.verb_options import TakeOptions
 from streambank.repository.catalog import LATEST
-from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
-from streambank_airflow.operators.base import asked_by, by_schedule, measured, tried_by
-from streambank_airflow.operators.driver import asked_at
+from streambank_airflow.operators.base import asked_by, by_schedule, measured
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 from streambank_airflow.watch.job import DRIVEN
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from pydantic import JsonValue
-
-    from streambank.repository.repository import Repository
 
 NOTHING_KEY = "nothing_to_do"
 """XCom key under which a preview leaves why the job is not stopped: it is too early, or nothing goes."""
 REQUEST_KEY = "planned_request"
-"""XCom key under which a plan leaves what it showed: digests of request and table, what may go at most."""
+"""XCom key under which a plan leaves what it showed: the digest of the request, and what may go at most."""
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """Fields of a report that are added up over all operators of a query."""
@@ -55,10 +50,7 @@ class StateOperator(OnSavepoint):
     """An operator that has Spark rewrite the state of a savepoint.
 
     The query and the savepoint stay as they are; what comes of it is another savepoint of the same batch.
-    With `exchange` the job is stopped with a savepoint, and goes on with the state that is made of it; where
-    a step fails it goes on with the state that it had, and the task fails. Another try of a task that has
-    restored the new state only starts the job. Spark is the one of `spark_conn_id`, else that of the job's
-    table `state`, else the job's own.
+    Spark is the one of `spark_conn_id`, else that of the job's table `state`, else the job's own.
 
     Args:
         savepoint: Its id, the beginning of one, or `latest`.
@@ -69,12 +61,6 @@ class StateOperator(OnSavepoint):
             scheduled run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`; so
             does a plan by which nothing goes. A plan leaves itself in XCom `plan_markdown`, and its question
             in `subject`, for `ApprovePlanOperator`.
-        exchange: Stop the job for it, restore what is made, and start the job. A scheduled run leaves a job
-            alone that is meant to be stopped, or was never started.
-        start: Whether the job runs after an exchange. Of that the task also returns `state` (`exchanged`,
-            `nothing-to-do`), `before` (the savepoint of the state that there was), `generation` (that counts
-            now), `left` (the one before), `running`, and `started` (whether this run has said that it is to
-            run).
         only_if: Skip unless this is true, when what is asked has been checked.
         planned: What a plan showed (its XCom `planned_request`): anything else, and more keys than that, are
             refused, and a condition over time counts as it was then. None where there was no plan.
@@ -96,17 +82,11 @@ class StateOperator(OnSavepoint):
     plan_only: bool | Template = False
     only_if: bool | Template = True
     before_stop: bool = False
-    exchange: bool = False
-    start: bool | Template = True
     planned: Mapping[str, Any] | str | Template | None = None
     shown: Mapping[str, int] | str | Template | None = None
     spark_conn_id: str | Template | None = None
     spark_conf: Mapping[str, str] | Template | None = None
     spark_properties: str | Template | None = None
-
-    def after_init(self) -> None:
-        if self.exchange and self.job_in_dag is not None:
-            self.outlets = [*self.outlets, savepoint_alias(self.job_in_dag)]
 
     @abstractmethod
     def request(self) -> dict[str, Any]:
@@ -115,17 +95,16 @@ class StateOperator(OnSavepoint):
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done; see the class."""
+        return self.rewritten(context)
+
+    def rewritten(self, context: Context) -> dict[str, Any]:
+        """Have it done, and say what came of it."""
         with airflow_failures():
-            if self.exchange:
-                self._skip_unless_asked(context)
-            self.check_first()
             asked = self.request()
             request = {"dry_run": self.plan_only, "note": self.why, **asked}
             request |= self._limits(asked) | self.expected()
             self.hook.state.check_request(request)
             self.check_shown(context, self.shown)
-            if self.exchange:
-                return self._exchanged(context, request)
             if self.before_stop:
                 self._foresee(context, request)
             if not self.only_if:
@@ -133,88 +112,21 @@ class StateOperator(OnSavepoint):
             if self.before_stop:
                 self.leave_generations(context)  # before anything is counted
             savepoint = str(self.savepoint)
-            takes = self.before_stop and savepoint == LATEST
-            report = self.rewritten(context, self._take(context) if takes else savepoint, request)
+            report = self.hook.state.rewrite(
+                self.job,
+                self._take(context) if self.before_stop and savepoint == LATEST else savepoint,
+                request,
+                spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
+                unmoved=self.unmoved,
+                by=asked_by(context),
+                search=self.where_else(),
+            )
             if self.before_stop:
                 self._show(context, request, report)
-            return self.result(report) | self.proven(context, report)
-
-    def check_first(self) -> None:
-        """Refuse arguments that do not fit together, or what could not be proven."""
-
-    def rewritten(self, context: Context, savepoint: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have another savepoint made of one, and tell of it."""
-        report = self.hook.state.rewrite(
-            self.job,
-            savepoint,
-            request,
-            spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
-            unmoved=self.unmoved,
-            by=asked_by(context),
-            search=self.where_else(),
-        )
         if report["savepoint"] is not None:
             self.did("made", report)
         self.tell(report)
-        return report
-
-    def proven(self, context: Context, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Prove what was made before it is restored; what the task returns of that.
-
-        Raises:
-            RefusedError: It must not be restored.
-        """
-        return {}
-
-    def _skip_unless_asked(self, context: Context) -> None:
-        if not self.only_if:
-            raise AirflowSkipException(f"This run does not exchange the state of {self.job}.")
-        if by_schedule(context) and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
-            raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
-
-    def _exchanged(self, context: Context, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the state of the job exchanged for what is made of it.
-
-        Raises:
-            AirflowFailException: Somebody has stopped the job meanwhile, so that it does not run.
-        """
-        self.before_exchange(context, request)
-        found: dict[str, Any] = {}
-
-        def make(repository: Repository, job: str, savepoint: str) -> str | None:
-            report = self.rewritten(context, savepoint, request)
-            found.update(self.result(report))
-            found.update(self.proven(context, report))
-            made: str | None = report["savepoint"]
-            return made
-
-        done = self.hook.recovery.exchange(
-            self.job,
-            make,
-            start=self.start,
-            asked_at=asked_at(context),
-            note=self.why,
-            by=tried_by(context),
-            say=lambda step: self.log.info("Exchange of the state of %s: %s.", self.job, step),
-        )
-        event: dict[str, JsonValue] = {"savepoint": done.before, "job": done.job, "batch": done.batch}
-        context["outlet_events"][savepoint_alias(self.job)].add(savepoint_asset(self.job), extra=event)
-        if self.start and not done.running:
-            stopped = f"Job {self.job} was {self.hook.watchers.job(self.job).desired_words()}."
-            raise AirflowFailException(
-                f"{stopped} That was after this run was requested, so it stays stopped, in generation "
-                f"{done.generation}. Hint: see what that was for, and trigger "
-                f"{self.job.partition('/')[0]}.run if the job should run."
-            )
-        started = self.hook.jobs.has_started(self.job, asked_by(context))
-        return {**found, **done.to_dict(), "started": started}
-
-    def before_exchange(self, context: Context, request: Mapping[str, Any]) -> None:
-        """Look once more, before the job is stopped, at what only the plan has looked at.
-
-        Raises:
-            RefusedError: It is not as it was (code `approval-outdated`).
-        """
+        return self.result(report)
 
     def _limits(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Of a request what a plan has shown: what is done is what was shown, and no more.
@@ -222,7 +134,9 @@ class StateOperator(OnSavepoint):
         Raises:
             RefusedError: The declaration, or what a DAG gives, has changed since the plan.
         """
-        planned = self.plan_shown
+        planned = as_data(self.planned)
+        if isinstance(planned, str):  # a plan of the version before has left the digest alone
+            planned = {"digest": planned} if as_text(planned) is not None else None
         if planned is None:
             counts = self.limited and self.before_stop
             return {"planned": {"now": to_json_time(utc_now())}} if counts else {}
@@ -234,15 +148,6 @@ class StateOperator(OnSavepoint):
                 "job has changed since."
             )
         return {"planned": planned["limits"]} if self.limited and planned.get("limits") else {}
-
-    @property
-    def plan_shown(self) -> Mapping[str, Any] | None:
-        """What a plan has left of itself; None where there was none."""
-        planned = as_data(self.planned)
-        if isinstance(planned, str):  # a plan of the version before has left the digest alone
-            return {"digest": planned} if as_text(planned) is not None else None
-        shown: Mapping[str, Any] | None = planned
-        return shown
 
     def expected(self) -> dict[str, Any]:
         """Fields of the request that are not what was asked: what a plan found in what the request names."""
@@ -321,9 +226,7 @@ class StateOperator(OnSavepoint):
         shown = self._plan_markdown(request, report, runs=runs)
         self.log.info("The plan:\n%s", shown)
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
-        left: dict[str, Any] = {"digest": digest_of(self.request()), "of": report["of"]}
-        if "table_digest" in report:
-            left["table_digest"] = report["table_digest"]
+        left: dict[str, Any] = {"digest": digest_of(self.request())}
         if self.limited:
             keys = {str(one["operator"]): one["keys"] for one in report["operators"]}
             left["limits"] = {**request["planned"], "watermark_ms": report["watermark_ms"], "keys": keys}
@@ -357,7 +260,12 @@ class StateOperator(OnSavepoint):
             self.log.info("Nothing was written." if report["dry_run"] else self.nothing(report))
 
     def _plan_markdown(self, request: Mapping[str, Any], report: Mapping[str, Any], *, runs: bool) -> str:
-        """What would become of a job's state, as a person reads it before approving."""
+        """What would become of a job's state, as a person reads it before approving.
+
+        Args:
+            report: What `hook.state.rewrite` found for it.
+            runs: Whether the job has to be stopped.
+        """
         limit = ", so the numbers may differ"
         if self.limited:
             limit = ". Times in it stay those of this plan. If more keys would go, nothing is done"

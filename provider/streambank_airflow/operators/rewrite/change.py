@@ -11,9 +11,10 @@ from streambank.core.names import QueryRef
 from streambank.core.options import Option, Template, as_texts
 from streambank.core.units import say_count
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
+from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import rows_table
-from streambank_airflow.operators.base import REPORT_KEY, EndsWhenKilled, asked_by
+from streambank_airflow.operators.base import REPORT_KEY, EndsWhenKilled, asked_by, measured
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 if TYPE_CHECKING:
@@ -47,23 +48,34 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
     batches: Annotated[int | Template | None, Option("How much a rehearsal executes.", least=0)] = None
     from_form: bool = False
 
-    def proven(self, context: Context, report: Mapping[str, Any]) -> dict[str, Any]:
-        if report["savepoint"] is None or not self.rehearse:
-            return {"rehearsed": False, "rehearsal": None}
-        return {"rehearsed": True, "rehearsal": self._rehearsed(context, report)}
+    @measured
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Have it done, and rehearse it; see the class.
+
+        Raises:
+            AirflowFailException: It cannot be done as it is asked for, or the rehearsal failed.
+        """
+        with airflow_failures():
+            self._check_rehearsal()
+        result = self.rewritten(context)
+        if result["savepoint"] is None or not self.rehearse:
+            return {**result, "rehearsed": False, "rehearsal": None}
+        with airflow_failures():
+            return {**result, "rehearsed": True, "rehearsal": self._rehearsed(context, result)}
 
     def expected(self) -> dict[str, Any]:
         made = self.rehearse and not self.plan_only
         return {"rehearse": True} if made else {}
 
-    def check_first(self) -> None:
-        if self.batches is not None and not self.rehearse:
+    def _check_rehearsal(self) -> None:
+        rehearses = self.rehearse
+        if self.batches is not None and not rehearses:
             raise InputError(
                 "batches says how much a rehearsal executes, and none is asked for.",
                 code="bad-option",
                 hint="Set rehearse, or leave batches out.",
             )
-        if self.rehearse:
+        if rehearses:
             self.hook.state.foresee_rehearsal(self.job)
 
     def _rehearsed(self, context: Context, result: Mapping[str, Any]) -> str:
@@ -115,7 +127,8 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
 
     def found(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
         rehearsal = "The job's own application runs on a copy of the new savepoint, while the job is stopped."
-        return [*self.changed(report), *([("Rehearsal", rehearsal)] if self.rehearse else [])]
+        rehearses = self.rehearse
+        return [*self.changed(report), *([("Rehearsal", rehearsal)] if rehearses else [])]
 
     def changed(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What would become of the state: rows of the plan."""
@@ -123,7 +136,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
 
     def say_how_to_use(self, report: Mapping[str, Any]) -> None:
         """Log what is done with the new savepoint next, where no task of the same DAG does it."""
-        if report["savepoint"] is not None and not (self.unmoved or self.exchange):
+        if report["savepoint"] is not None and not self.unmoved:
             self.log.info(
                 "Restore %s to use it, by RestoreSavepointOperator or %s.restore. %s is unchanged.",
                 report["savepoint"],
@@ -221,6 +234,7 @@ class BootstrapStateOperator(ChangeStateOperator):
     """Makes a savepoint whose state has the rows of a table.
 
     Args:
+        table: Where the table is, as Spark reads it; in a form None for the first one that is declared.
         table_format: `parquet`, `json`, `csv`, `orc`, `avro` or `delta`; None for the one that is declared,
             or by the table's name.
         sql: A SELECT over the table, which is called `source` there; true for the one that the job's table
@@ -232,7 +246,7 @@ class BootstrapStateOperator(ChangeStateOperator):
         existing: What becomes of rows that are there: `replace` (all go), `keep` (they win), `overwrite` (the
             table wins); None or `refuse`: then no state is made.
         planned_table: `table_digest` of what a plan returned: if the table gives other rows now, that is
-            refused. `planned` says it, too, and of an exchange it is read before the job is stopped.
+            refused. None where there was no plan.
         kwargs: Those of `ChangeStateOperator`, and as for every operator.
 
     Returns:
@@ -262,14 +276,8 @@ class BootstrapStateOperator(ChangeStateOperator):
     planned_table: str | Template | None = None
 
     def expected(self) -> dict[str, Any]:
-        digest = self.planned_table or (self.plan_shown or {}).get("table_digest")
-        return super().expected() | ({} if digest is None else {"table_digest": digest})
-
-    def before_exchange(self, context: Context, request: Mapping[str, Any]) -> None:
-        """Read the table once more, over the savepoint of the plan."""
-        if self.plan_shown is not None:
-            asked = {name: value for name, value in request.items() if name != "rehearse"}
-            self.rewritten(context, self.plan_shown["of"], {**asked, "dry_run": True})
+        planned = self.planned_table
+        return super().expected() | ({} if planned is None else {"table_digest": planned})
 
     def request(self) -> dict[str, Any]:
         job = self.hook.declared.job(self.job)
