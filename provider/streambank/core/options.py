@@ -40,6 +40,8 @@ class Option:
         positional: Whether it is an argument of the command line, and no option.
         off: The flag of the command line that says no, of a switch that may also be left alone.
         env: The environment variable that the command line takes it from.
+        needs_unit: Whether a text that is a bare number is refused as a length of time. One that decides what
+            is removed is not guessed: 90 may have meant days.
     """
 
     help: str
@@ -54,6 +56,7 @@ class Option:
     positional: bool = False
     off: str = ""
     env: str = ""
+    needs_unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ class Declared:
                 raise InputError(f"{self.name} must not be empty.", code="bad-option", hint=_HINT)
             return None if self.optional or self.default is None else self.default()
         if self.is_duration:
-            return self._at_least(as_duration_s(value))
+            needs_unit = self.option is not None and self.option.needs_unit
+            return self._at_least(as_duration_s(value, needs_unit=needs_unit))
         if kind is float:
             return self._at_least(as_number(value, self.name))
         if kind is int:
@@ -235,18 +239,21 @@ def as_integer(value: Any, option: str) -> int | None:
     return None if number is None else int(number)
 
 
-def as_duration_s(value: Any) -> float | None:
+def as_duration_s(value: Any, *, needs_unit: bool = False) -> float | None:
     """Seconds, or a text such as `30m`, that may have come through a template; None for nothing.
 
+    Args:
+        needs_unit: Refuse a text that is a bare number.
+
     Raises:
-        InputError: It is no length of time.
+        InputError: It is no length of time (code `bad-duration`).
     """
     from streambank.core.units import parse_duration_s
 
     if isinstance(value, int | float):
         return as_number(value, "A length of time")
     text = as_text(value)
-    if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+    if text is not None and not needs_unit and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         return float(text)
     return None if text is None else parse_duration_s(text)
 

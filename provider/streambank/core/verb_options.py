@@ -117,7 +117,7 @@ class ExpireOptions:
     keep_yearly: Annotated[int | None, _calendar("years")] = None
     keep_within_s: Annotated[
         float | None,
-        Option("Keep all that were taken within this time before the newest: 7d, 36h."),
+        Option("Keep all that were taken within this time before the newest: 7d, 36h.", needs_unit=True),
     ] = None
     min_verified: Annotated[
         int | None,
@@ -132,7 +132,8 @@ class ExpireOptions:
         float | None,
         Option(
             "Drop all that are older than this, pinned and verified ones too: 90d. Only those being read "
-            "stay. Without other rules it keeps all younger ones."
+            "stay. Without other rules it keeps all younger ones.",
+            needs_unit=True,
         ),
     ] = None
     time_zone: Annotated[
@@ -539,7 +540,11 @@ class CleanOptions:
     ] = None
     keep_for_s: Annotated[
         float | None,
-        Option("Keep each directory for this long after it was left.", usual="as declared, or 7d"),
+        Option(
+            "Keep each directory for this long after it was left.",
+            usual="as declared, or 7d",
+            needs_unit=True,
+        ),
     ] = None
 
 

@@ -31,6 +31,13 @@ def mark_stop(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
     control.requests.post(STOP, epoch=NO_EPOCH, by=by, why=why)
 
 
+def mark_late_drivers(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
+    """Let no driver that was launched until now and comes up late run any more; with the lock in hand."""
+    view = control.lease.view()
+    if view is None or view.free:
+        mark_stop(control, by=by, why=why)
+
+
 def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
     """Why no driver of a launch is to run any more, as half a sentence; None where one is.
 

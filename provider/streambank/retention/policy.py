@@ -125,7 +125,7 @@ def policy_of(options: ExpireOptions, time_zone: str = UTC_NAME) -> Policy | Non
         return None
     if given.get("max_age_s", 1) <= 0:
         raise InputError(
-            "A limit of age of 0 s would drop every savepoint.",
+            f"A limit of age of {given['max_age_s']:g} s would drop every savepoint.",
             code="bad-policy",
             hint="Give a duration above zero, such as 90d.",
         )

@@ -15,9 +15,6 @@ def choose_declared(request: UpgradeRequest) -> Upgrade | None:
 
     Nothing is stopped or started, and nothing is rehearsed.
 
-    Args:
-        request: The job, who asks and why.
-
     Returns:
         The upgrade that was interrupted and is given up; None where there was none.
 

@@ -27,13 +27,7 @@ def rehearse(
     launcher: Launcher,
     say: Say,
 ) -> DrillReport:
-    """Run the new code on a copy of a fresh savepoint of each query.
-
-    Args:
-        name: The upgrade's name.
-        runs: The job with the new code.
-        launcher: Where drivers run.
-    """
+    """Run the new code on a copy of a fresh savepoint of each query."""
     job = request.job
     batches = job.drill.batches if request.batches is None else request.batches
     options: dict[str, Any] = {"by": request.by, "why": f"{name}: the rehearsal", "control": control}

@@ -36,13 +36,14 @@ from streambank.drills.report import why_unproven
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import Waiting, end_drivers
+from streambank.driver.stops import mark_late_drivers
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.procedure.procedure import Say, quiet
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
 from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
 from streambank.upgrade.rehearsal import rehearse
-from streambank.upgrade.undo import OPERATION, go_back, mark_late_drivers, why_undone
+from streambank.upgrade.undo import OPERATION, go_back, why_undone
 from streambank.upgrade.warm import NotWarmError, end_held, launch_held
 from streambank.upgrade.watch import (
     FAILED,
@@ -82,9 +83,6 @@ def upgrade(
     That new code fails, in the rehearsal or afterwards, stands in what is returned. Raised is what keeps an
     upgrade from being begun, or its records from being written.
 
-    Args:
-        launcher: Where drivers run; what the job declares when left out.
-
     Raises:
         ConflictError: Another upgrade, or another operation, works on the job (codes `upgrade-in-progress`,
             `operation-in-progress`).
@@ -111,9 +109,7 @@ def undo_upgrade(
     """Go back to the code before the newest upgrade, and to the savepoint at which it was stopped.
 
     Args:
-        request: The job, who asks and why.
         sink: What becomes of later output; None for `rollback` where it is needed and proven.
-        launcher: Where drivers run; what the job declares when left out.
 
     Raises:
         NotFoundError: The newest upgrade has not started new code (code `no-upgrade`).

@@ -51,8 +51,6 @@ def launch_held(
     """Launch the new code, and wait until its driver is at its first query.
 
     Args:
-        runs: The job with the new code, placed.
-        launcher: Where drivers run.
         claim: The number of the claim of the upgrade, for whose time the driver waits.
 
     Raises:
@@ -115,9 +113,6 @@ def end_held(launcher: Launcher, control: JobControl, waiting: Waiting) -> None:
     """End a driver that waits and was not released; one that was is the job's. Raises nothing.
 
     Where it cannot be ended it ends by itself: the upgrade that holds it is over soon.
-
-    Args:
-        launcher: Where drivers run.
     """
     with contextlib.suppress(StreambankError):
         if is_held(waiting.spec, control):

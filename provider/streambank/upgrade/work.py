@@ -22,11 +22,7 @@ from streambank.upgrade.undo import OPERATION, why_undone
 
 
 class Work(Procedure[UpgradeRequest]):
-    """An upgrade that is worked on, with its claim in hand.
-
-    Args:
-        launcher: Where drivers run.
-    """
+    """An upgrade that is worked on, with its claim in hand."""
 
     def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
         super().__init__(replace(request, job=placed(request.job)), say)

@@ -8,7 +8,8 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.core.options import options_of, write_duration
-from streambank.core.verb_options import DrillOptions, UpgradeOptions
+from streambank.core.verb_options import CleanOptions, DrillOptions, ExpireOptions, UpgradeOptions
+from tests.support.refuses import refuses
 
 OPTIONS = {one.name: one for one in (*options_of(DrillOptions), *options_of(UpgradeOptions))}
 
@@ -64,3 +65,14 @@ def test_what_is_refused(name: str, given: Any, says: str) -> None:
 )
 def test_a_duration_as_people_write_it(seconds: float, text: str) -> None:
     assert write_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("request_of", "name"),
+    [(ExpireOptions, "max_age_s"), (ExpireOptions, "keep_within_s"), (CleanOptions, "keep_for_s")],
+)
+def test_a_time_after_which_something_is_removed_has_a_unit(request_of: type, name: str) -> None:
+    option = next(each for each in options_of(request_of) if each.name == name)
+    assert (option.read("90d"), option.read(90.0)) == (90 * 86400, 90.0)
+    with refuses(InputError, "bad-duration"):
+        option.read("90")

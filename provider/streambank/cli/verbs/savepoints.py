@@ -19,7 +19,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.verbs import verify
-from streambank.core.errors import InputError, StreambankError
+from streambank.core.errors import InputError, IntegrityError, StreambankError
 
 if TYPE_CHECKING:
     from streambank.kafka.retention import KafkaReplay
@@ -282,11 +282,13 @@ def unpin(
 
 def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pinned: bool) -> None:
     from streambank.control.processes import who
-    from streambank.repository.marks import Marks
 
     opened = open_repository(repository)
     which = opened.find(savepoint, job)
-    was_pinned = Marks(opened.store, *which).may_be_pinned()
+    try:
+        was_pinned = opened.pinned(*which)
+    except IntegrityError:  # a damaged mark does not say; one that a newer version wrote is refused
+        was_pinned = True
     if pinned:
         opened.pin(*which, by=who("cli"), note=note)
     elif was_pinned:

@@ -65,9 +65,7 @@ class ReinstateGenerationOperator(StreambankOperator):
             try:
                 # A driver that gets on after all is not stopped for this.
                 self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
-                stopped = self.hook.jobs.stop(
-                    self.job, savepoint=False, drain=False, force_after_s=None, **options
-                )
+                stopped = self.hook.jobs.stop(self.job, **options)
                 done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
             except RefusedError as refusal:
                 if stopped is not None and stopped.state == "stopped" and not self.start:
