@@ -75,9 +75,6 @@ class TakeOptions:
 class ImportOptions:
     """What a person may ask of an import: a copy of a checkpoint becomes a savepoint."""
 
-    copy: Annotated[
-        str, Option("A copy of the checkpoint: a directory, or its URI.", metavar="COPY", positional=True)
-    ]
     batch: Annotated[
         int | None, Option("This batch.", metavar="N", least=0, usual="the newest that is whole in the copy")
     ] = None

@@ -27,9 +27,11 @@ class ImportRequest(ImportOptions):
     """What an import is asked for.
 
     Attributes:
+        copy: The copy of the checkpoint, a directory or its URI.
         ref: `job`, or `job/query`.
     """
 
+    copy: str
     repository: Store
     ref: str
     job: Job | None = None

@@ -107,12 +107,13 @@ class SavepointVerbs:
 
     @connected
     def import_copy(
-        self, ref: str, options: ImportOptions, *, note: str, by: Mapping[str, str]
+        self, ref: str, copy: str, options: ImportOptions, *, note: str, by: Mapping[str, str]
     ) -> dict[str, Any]:
         """Make a copy of a checkpoint a savepoint, once it is verified; see `streambank.job.import_copy`."""
         from streambank.job.import_copy import ImportRequest, import_of_job
 
         request = ImportRequest(
+            copy,
             self.declared.repository_store(ref),
             ref,
             job=self.declared.get(ref),

@@ -120,6 +120,9 @@ class ImportSavepointOperator(_MakesSavepoint, ImportOptions):
     result says why newer ones were not. Only reads the copy. Its success is an event of the job's savepoint
     asset.
 
+    Args:
+        copy: The copy: a directory, or its URI.
+
     Returns:
         What CreateSavepointOperator returns, and `source`, `batch_at` (when the batch was planned),
             `passed_over` (newer batches that are not whole: `batch`, `code`, `why`).
@@ -127,13 +130,15 @@ class ImportSavepointOperator(_MakesSavepoint, ImportOptions):
 
     operation = "import"
 
+    copy: str | Template
+
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Import it; see the class."""
         with airflow_failures():
             options = ImportOptions(**self.values_of(ImportOptions))
             by = asked_by(context)
-            result = self.hook.savepoints.import_copy(self.job, options, note=self.why, by=by)
+            result = self.hook.savepoints.import_copy(self.job, self.copy, options, note=self.why, by=by)
         self.took(context, result)
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])

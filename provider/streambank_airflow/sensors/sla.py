@@ -43,7 +43,7 @@ class SlaSensor(JobSensor):
     checkpoint: str | Template | None = None
 
     def after_init(self) -> None:
-        check_objectives(self.objectives)
+        self.objectives = check_objectives(self.objectives)
         self.check_undeclared(self.checkpoint)
 
     def make_trigger(self) -> JobTrigger:

@@ -49,7 +49,7 @@ class SlaTrigger(SensorTrigger):
         super().__post_init__()
         check_choice(self.until, "until", UNTIL)
         check_choice(self.least, "least", SEVERITIES)
-        check_objectives(self.objectives)
+        self.objectives = check_objectives(self.objectives)
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         skew = not self.objectives or bool(SKEWS & set(self.objectives))

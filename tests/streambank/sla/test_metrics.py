@@ -23,6 +23,19 @@ ROWS = [
 """Each metric of the page: name, unit, meaning, source, sum, and what stands for it without the runner."""
 
 
+NAMES = [
+    *("input_rows", "state_rows", "state_bytes", "state_memory_bytes"),
+    *("updated_rows", "removed_rows", "dropped_rows"),
+    *("batch_s", "wal_s", "state_commit_s", "commit_s", "checkpoint_s", "get_ms", "put_ms"),
+    *("snapshot_age_batches", "watermark_lag_s", "source_lag_rows", "gap_s"),
+    *("checkpoint_bytes", "checkpoint_files", "oldest_snapshot_age_batches"),
+]
+
+
+def test_names_are_for_ever() -> None:
+    assert list(METRICS) == NAMES
+
+
 def test_the_page_begins_with_the_metrics_of_a_batch_and_their_units() -> None:
     assert [row[:2] for row in ROWS[: len(METRICS)]] == [[f"`{name}`", unit_of(name)] for name in METRICS]
 

@@ -139,6 +139,9 @@ def take(
 
 
 def import_copy(
+    copy: Annotated[
+        str, typer.Argument(metavar="COPY", help="A copy of the checkpoint: a directory, or its URI.")
+    ],
     options: ImportOptions,
     repository: RepositoryOption,
     job: OfJob,
@@ -156,6 +159,7 @@ def import_copy(
     from streambank.work.executor import Pace
 
     request = ImportRequest(
+        copy,
         open_store(repository),
         job,
         job=declared_job(job, jobs),

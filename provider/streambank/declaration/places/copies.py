@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"\.g[0-9]{4,}(?:\..*)?$")
 
 
 def _repository(fields: Fields, name: str) -> str | None:
-    return NEAREST if fields.data.get(name) == NEAREST else fields.location(name)
+    return NEAREST if fields.text(name) == NEAREST else fields.location(name)
 
 
 def _outputs(fields: Fields, name: str) -> dict[str, str]:
