@@ -154,12 +154,11 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
     """Why the savepoints of a query are lost, where its records are there; None where nothing says so."""
     if query.repository is None:
         return None
-    marker, store = query.marker, open_store(query.repository)
-    if (
-        marker is None
-        or marker.repository_id is None
-        or service_name(marker.repository) != service_name(store.uri)
-    ):
+    marker = query.marker
+    if marker is None:
+        return None
+    store = open_store(query.repository)
+    if marker.repository_id is None or service_name(marker.repository) != service_name(store.uri):
         return None  # none was ever there, or another one is declared now
     try:
         found = read_header(store).id

@@ -245,8 +245,8 @@ def _normalized(location: str | None) -> str | None:
 def _around(
     original: Callable[..., Any],
     *,
-    before: Callable[..., None] = lambda writer, *args, **kwargs: None,
-    after: Callable[..., None] = lambda writer, *args, **kwargs: None,
+    before: Callable[..., None] = lambda writer, /, *args, **kwargs: None,
+    after: Callable[..., None] = lambda writer, /, *args, **kwargs: None,
 ) -> Callable[..., Any]:
     """A method of PySpark with something before it, which may refuse, or after it, with its arguments."""
 
@@ -269,10 +269,10 @@ def _set_name(writer: Any, queryName: str) -> None:
 
 
 def _set_function(kind: str) -> Callable[..., None]:
-    return lambda writer, *args, **kwargs: setattr(writer, _FORMAT, kind)
+    return lambda writer, /, *args, **kwargs: setattr(writer, _FORMAT, kind)
 
 
-def _check_trigger(writer: Any, *args: Any, **kwargs: Any) -> None:
+def _check_trigger(writer: Any, /, *args: Any, **kwargs: Any) -> None:
     refusals.check_trigger(kwargs)
 
 
@@ -280,7 +280,7 @@ def _check_option(writer: Any, key: str, value: Any) -> None:
     _check_each(writer, {key: value})
 
 
-def _check_options(writer: Any, **values: Any) -> None:
+def _check_options(writer: Any, /, **values: Any) -> None:
     _check_each(writer, values)
 
 

@@ -133,7 +133,7 @@ def test_a_savepoint_by_its_name_its_batch_and_a_time(
     there = (*into, "--jobs", jobs, "--job", "orders")
     plan = succeed("restore", "2999-01-01", *there, "--json").document
     assert (plan["as_of"], plan["as_of_zone"]) == ("2998-12-31T15:00:00.000Z", "Asia/Tokyo")
-    assert "2998-12-31T15:00:00.000Z (read in Asia/Tokyo)" in succeed("restore", "2999-01-01", *there).out
+    assert "2999-01-01 00:00:00+09:00 (Asia/Tokyo)" in succeed("restore", "2999-01-01", *there).out
     early = streambank("restore", "2001-01-01", *there)
     assert early.code == 3 and "2001-01-01 00:00:00+09:00 (Asia/Tokyo)" in early.err
     restored = succeed("restore", "before-upgrade", *accepted, "--json").document
@@ -236,10 +236,7 @@ def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     assert refused.code == 8 and f"--new-sink {shop.sink_store.uri}=DIR" in refused.document["hint"]
     new = f"{tmp_path}/day=1/out"
     said = succeed(*fork, tmp_path / "fork", "--new-sink", f"{tmp_path}/out={new}")
-    assert (
-        f"began file://{new} instead of {shop.sink_store.uri}: its log names no file up to batch 2"
-        in said.out
-    )
+    assert f"file://{new} instead of {shop.sink_store.uri}: its log names no file up to batch 2" in said.out
     assert sorted(path.name for path in Path(new).rglob("*") if path.is_file()) == ["0", "1", "2"]
     for wrong in ("out", "=x", f"{tmp_path}/out="):
         answer = streambank(*fork, tmp_path / "wrong", "--new-sink", wrong, "--json")

@@ -259,11 +259,13 @@ def answer(found: dict[str, Any], done: Sequence[TogetherPlan | TogetherReport])
 
 def _show_plan(plan: RestorePlan) -> None:
     """What a restore would do, for people; what a refusal says is not said twice."""
+    if plan.another_line:
+        console.line(plan.another_line)  # first: whose savepoint it is decides over all the rest
     console.line(
         f"would restore savepoint {plan.savepoint} of {plan.job}, batch {plan.batch}, into {plan.place}"
     )
-    against = [refusal.message for refusal in plan.refusals]
-    console.fields([row for row in plan.shown_rows() if not any(one.startswith(row[1]) for one in against)])
+    said = [plan.another_line, *(refusal.message for refusal in plan.refusals)]
+    console.fields([row for row in plan.shown_rows() if not any(text.startswith(row[1]) for text in said)])
     for refusal in plan.refusals:
         console.line(f"refused: {refusal.message}")
         if refusal.hint:
