@@ -12,7 +12,7 @@ from streambank.storage.store import missing_error
 _BUSY = "Try again later, or with fewer requests at once."
 _DAMAGED = "The network damages the data that passes through it: try again."
 _LOG_IN = "Log in again: aws sso login."
-_HINTS = {
+_CODES = {
     "403 AccessDenied AllAccessDisabled": (
         "no-permission",
         "Give these credentials permission for it. Without permission to list the bucket, the service gives "
@@ -55,7 +55,7 @@ _HINTS = {
     ),
 }
 """Code and hint, by the names that services and boto3 give to an error."""
-_CODES = {name: found for names, found in _HINTS.items() for name in names.split()}
+_BY_NAME = {name: found for names, found in _CODES.items() for name in names.split()}
 _WORDS = {
     "no-permission": "the service does not permit it",
     "bad-credentials": "the service does not know these credentials",
@@ -92,7 +92,7 @@ def translate(error: Exception, uri: str) -> StreambankError:
             name = "ObjectLocked"
     else:
         name, other = type(error).__name__, "Look at boto3's settings, then try again."
-    code, hint = _CODES.get(name, ("storage", other))
+    code, hint = _BY_NAME.get(name, ("storage", other))
     words = _WORDS.get(code, "the service refused")
     return StorageError(f"{uri} cannot be used: {words} ({name}).", code=code, hint=hint)
 
