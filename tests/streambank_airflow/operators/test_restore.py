@@ -29,6 +29,7 @@ from streambank.job.status import job_status
 from streambank.overview.recoveries import recoveries_part
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.markdown import cell
 from streambank_airflow.operators.approve import PLAN_KEY
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
@@ -85,7 +86,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     states = task_states(run)
     assert (states["plan"], states["restore"]) == ("success", "success")
     shown = xcom(run, "plan", PLAN_KEY)
-    assert f"| Writes to | `{new.as_uri()}` instead of `{out.as_uri()}` |" in shown
+    assert f"| Writes to | {cell(f'{new.as_uri()} instead of {out.as_uri()}')} |" in shown
     assert "must write to" in shown
     generation = managed.generation
     assert (generation.number, generation.new_sinks) == (2, {out.as_uri(): new.as_uri()})
