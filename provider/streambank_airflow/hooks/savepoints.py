@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import VERIFY_LEVELS
+from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
 from streambank.core.errors import InputError, check_choice
 from streambank.core.finding import Finding
 from streambank.core.verb_options import ImportOptions, TakeOptions
@@ -72,7 +72,7 @@ class SavepointVerbs:
                 self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
                 ref,
                 batch=options.batch,
-                closure=options.closure or "safe",
+                closure=check_choice(options.closure or "safe", "closure", CLOSURE_KINDS),
                 sinks=[FileSinkCapture(sink) for sink in options.file_sinks],
                 sources=SourceRecorder(Brokers(KafkaConnection(options.kafka))),
                 note=note,
