@@ -441,7 +441,7 @@ def with_progress(pace: Pace) -> Iterator[Pace]:
 
 
 @dataclass(kw_only=True)
-class Lock:
+class LockOptions:
     """Whether what is written is locked."""
 
     lock: Annotated[

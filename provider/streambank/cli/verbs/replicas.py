@@ -9,7 +9,7 @@ import typer
 
 from streambank.cli.options import (
     JobOption,
-    Lock,
+    LockOptions,
     RepositoryOption,
     SparkJobsFile,
     Work,
@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
 
 def replicate(
     repository: RepositoryOption,
-    locked: Lock,
+    locked: LockOptions,
     work: Work,
     to: Annotated[
         list[str],
@@ -135,7 +135,7 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
 
 def repair(
     repository: RepositoryOption,
-    locked: Lock,
+    locked: LockOptions,
     work: Work,
     sources: Annotated[
         list[str],

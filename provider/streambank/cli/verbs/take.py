@@ -11,7 +11,7 @@ import typer
 from streambank.cli.options import (
     Checkpoint,
     KafkaJobsFile,
-    Lock,
+    LockOptions,
     Note,
     Parallel,
     RepositoryOption,
@@ -68,7 +68,7 @@ def take(
     job: OfJob,
     options: TakeOptions,
     work: Work,
-    locked: Lock,
+    locked: LockOptions,
     kafka_sink: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
     ] = None,
