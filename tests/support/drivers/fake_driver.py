@@ -30,7 +30,6 @@ from streambank.driver.spec import NOT_NEEDED, LaunchSpec, check_generations, de
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
 from streambank.storage import local_path, open_store
-from streambank_spark.runner.held import NotNeededError, until_released
 from streambank_spark.runner.site_watch import SiteWatch, leave_deposed
 from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -96,6 +95,9 @@ def main() -> int:
     while options.boot_until is not None and not options.boot_until.exists():
         time.sleep(0.02)
     if spec.held_by is not None:
+        # Loads PySpark, which takes twice as long as all else that hundreds of these drivers load.
+        from streambank_spark.runner.held import NotNeededError, until_released
+
         try:
             spec = until_released(spec, spec.control_of_job())
         except NotNeededError as reason:
