@@ -24,6 +24,8 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The releases before that of requirements.lock.
 AIRFLOWS ?= $(patsubst tests/matrix/locks/airflow-%.lock,%,$(wildcard tests/matrix/locks/airflow-*.lock))
+# Temporary files of tests are in memory where there is room for them.
+IN_MEMORY := TMPDIR=$$(.ci/temporary 4000)
 # What `make test-quick` leaves out: what starts Java, Airflow or a server, or is of the demo and the benchmarks.
 NOT_QUICK := $(foreach folder,streambank_airflow dags storm stack demo bench,--ignore=tests/$(folder)) \
 	-m "not (spark or airflow or server or slow or storm)"
@@ -110,11 +112,11 @@ classes: setup  # once: Spark's classes for all JVMs of the tests
 
 .PHONY: test
 test: classes  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest
-	@$(PYTEST) --durations-file=.streambank/test-durations.txt $(ARGS)
+	@$(IN_MEMORY) $(PYTEST) --durations-file=.streambank/test-durations.txt $(ARGS)
 
 .PHONY: test-quick
 test-quick: setup  ## What needs neither Java nor Airflow, within 2 minutes: for the loop while coding
-	@$(PYTEST) $(NOT_QUICK) $(ARGS)
+	@$(IN_MEMORY) $(PYTEST) $(NOT_QUICK) $(ARGS)
 
 .PHONY: test-storm
 test-storm: classes  ## The long tests: savepoints taken and restored under load; PART=2/4 runs a part of them

@@ -199,6 +199,25 @@ def test_what_a_target_needs_is_asked_for_by_its_name() -> None:
     assert "browser" not in make("-n", "test").stdout, "the suite needs none"
 
 
+@pytest.mark.parametrize(
+    ("settings", "megabytes", "folders"),
+    [
+        ({}, "1", {"/dev/shm", "/tmp"}),  # whether there is such a memory, the machine decides
+        ({}, "999999999", {"/tmp"}),
+        ({"TMPDIR": "/var/tmp"}, "1", {"/var/tmp"}),
+    ],
+)
+def test_temporary_files_are_in_memory_where_there_is_room_and_no_other_wish(
+    settings: dict[str, str], megabytes: str, folders: set[str]
+) -> None:
+    command = [str(ROOT / ".ci" / "temporary"), megabytes]
+    done = subprocess.run(
+        command, env={"PATH": os.environ["PATH"], **settings}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() in folders
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(("version", "accepted"), [("1.8.0_372", False), ("11.0.2", False), ("21.0.1", True)])
 def test_an_old_java_is_refused(checkout: Path, version: str, accepted: bool) -> None:
     java = checkout / "java"
