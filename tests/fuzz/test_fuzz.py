@@ -127,6 +127,7 @@ FOUND = [
         ("upgrades", b"upgrades/0000000003.json\n" + json.dumps(UPGRADE | changed).encode())
         for changed in CHANGED
     ),
+    ("declarations", b'repository = "r"\n[maintenance]\nschedule = "@weekly"\nshare = "1e999999999%"'),
     ("notes", b'{"streambank_restore": {"owner": {}, "files": [{}]}}'),
     ("webhdfs", b'GETFILESTATUS 200\n{"FileStatus": {"type": "FILE", "length": "\\u0000"}}'),
     ("webhdfs", b'LISTSTATUS 200\n{"FileStatuses": {"FileStatus": [{"type": "FILE", "length": 1e400}]}}'),

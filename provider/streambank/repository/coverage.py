@@ -8,6 +8,7 @@ that was there all the time has been hashed, whatever savepoints came, went or w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from streambank.core.units import from_json_time, to_json_time
 from streambank.repository.digest import split_digest
 
 POSITIONS = 1 << 32
+# A `Fraction` also reads `1e999999999`, and computes for hours what that is.
+_PERCENT = re.compile(r"(\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}) *%", re.ASCII)
 
 
 def position(digest: str) -> int:
@@ -32,11 +35,9 @@ def parse_share(text: str) -> Fraction:
     Raises:
         InputError: It is not above 0 and at most 100 percent (code `bad-share`).
     """
-    try:
-        share = Fraction(text.strip().removesuffix("%")) / 100
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not text.strip().endswith("%") or not 0 < share <= 1:
+    percent = _PERCENT.fullmatch(text.strip())
+    share = Fraction(percent[1]) / 100 if percent else Fraction(0)
+    if not 0 < share <= 1:
         raise InputError(
             f"{text!r} is not a share of a repository.",
             code="bad-share",
