@@ -123,11 +123,11 @@ def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(fol
     job = declare(folder)
     control, spec = launched(job)
     launcher = fake_launcher(folder)
-    nowhere = replace(job, working_dir="/nowhere")
+    nowhere = replace(job, working_dir=str(folder / "nowhere"))
     handle = launcher.submit(nowhere, control, spec)
     poll(lambda: launcher.status(handle).state == "ended")
     assert launcher.status(handle).exit_code not in (0, None)
-    assert "/nowhere" in "\n".join(launcher.log_lines(handle, 5))
+    assert f"{folder}/nowhere" in "\n".join(launcher.log_lines(handle, 5))
     (folder / "blocked").write_text("")
     with refuses(StorageError, "not-started"):
         launcher.submit(job, control, replace(spec, log=str(folder / "blocked" / "x.log")))
