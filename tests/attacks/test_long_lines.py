@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import resource
@@ -60,6 +61,7 @@ def refused(read: Callable[[], object], code: str, name: str, cpu_s: float = ANS
     """Assert that a read ends in this error that names the file, with 300 MB and so much processor time."""
     child = os.fork()
     if child == 0:
+        gc.freeze()  # what libraries with threads have made cannot be collected where these threads are not
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s + time_s()) + 1, int(cpu_s + time_s()) + 60))
             room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + ROOM_BYTES
