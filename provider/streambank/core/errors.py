@@ -29,9 +29,6 @@ class StreambankError(Exception):
 
     Attributes:
         code: Stable, append-only name of the failure, such as `batch-not-retained`; listed in docs/errors.md.
-        hint: What the reader can do about it; may be empty.
-        exit_code: Exit code of the command line for this kind.
-        retryable: Whether the same call may succeed later without anybody changing anything.
     """
 
     exit_code: ClassVar[int] = 70
@@ -48,7 +45,6 @@ class StreambankError(Exception):
         return (_rebuild, (type(self), self.message, self.code, self.hint))
 
     def to_dict(self) -> dict[str, str | int]:
-        """The error as the JSON that `--json` commands and reports carry."""
         return {
             "error": self.code,
             "kind": type(self).__name__,
@@ -122,10 +118,6 @@ class InternalError(StreambankError):
 
 def check_choice(value: object, option: str, choices: Sequence[C]) -> C:
     """The value, if the option knows it: any other one is refused, and never read as the default.
-
-    Args:
-        option: The option's name.
-        choices: What it knows (streambank/core/choices.py).
 
     Raises:
         InputError: It is none of them (code `bad-choice`).

@@ -15,7 +15,6 @@ class Finding(JsonObject):
     """One problem.
 
     Attributes:
-        code: Stable name of the problem.
         severity: `error` where no savepoint of the batch can be taken, or this one not be restored; `warning`
             where something is lost or odd, `info` for what is only worth knowing.
         file: What it is about: a file of the checkpoint, savepoint or repository; empty for all of it.

@@ -37,9 +37,6 @@ def other_of(site: str) -> str:
 def check_name(name: str, what: str) -> str:
     """The same name, if it may name a job, a query or a savepoint.
 
-    Args:
-        name: Letters, digits, `.`, `_` and `-`, a letter or digit first, 100 characters at most.
-
     Raises:
         InputError: It may not (code `bad-name`).
     """
@@ -74,12 +71,7 @@ def check_job_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryRef:
-    """A job, or one query of it; as text `job`, or `job/query`: how savepoints and records call it.
-
-    Attributes:
-        job: The job's name.
-        query: The query's name; None where the text names the job alone.
-    """
+    """A job, or one query of it; as text `job`, or `job/query`: how savepoints and records call it."""
 
     job: str
     query: str | None = None

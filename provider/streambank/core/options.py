@@ -28,18 +28,12 @@ class Option:
     """What people are told of a field, beside its name, type and default: `Annotated[bool, Option("...")]`.
 
     Attributes:
-        help: What it does, in a sentence or two.
         title: Its title in a form; without one, forms do not ask for it.
-        flag: What the command line calls it, where that is not its name.
-        metavar: What the command line shows for its value.
-        least: The smallest number that it takes.
         parse: How the command line reads its text, where the type does not say it.
-        choices: What each choice means, for a form.
         section: Under which heading a form has it; the first one when left out.
         usual: What None stands for.
         positional: Whether it is an argument of the command line, and no option.
         off: The flag of the command line that says no, of a switch that may also be left alone.
-        env: The environment variable that the command line takes it from.
         needs_unit: Whether a text that is a bare number is refused as a length of time. One that decides what
             is removed is not guessed: 90 may have meant days.
     """
@@ -64,11 +58,7 @@ class Declared:
     """A field, with what is said of it.
 
     Attributes:
-        kind: Its type, without None.
-        optional: Whether it may be None.
         default: Makes its default; None where it has to be given.
-        option: What people are told of it; None for a field that is no option.
-        is_template: Whether it may be a `Template`.
     """
 
     name: str
@@ -80,7 +70,6 @@ class Declared:
 
     @classmethod
     def of(cls, name: str, annotation: Any, default: Callable[[], Any] | None) -> Declared:
-        """A field by its annotation."""
         found = None
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
@@ -101,7 +90,6 @@ class Declared:
 
     @property
     def said(self) -> str:
-        """Its name for people."""
         if self.is_size:
             return self.name.removesuffix("_bytes")
         return self.name.removesuffix("_s") if self.is_duration else self.name
@@ -242,8 +230,7 @@ def as_integer(value: Any, option: str) -> int | None:
 def as_duration_s(value: Any, *, needs_unit: bool = False) -> float | None:
     """Seconds, or a text such as `30m`, that may have come through a template; None for nothing.
 
-    Args:
-        needs_unit: Refuse a text that is a bare number.
+    A text that is a bare number is refused where it `needs_unit`.
 
     Raises:
         InputError: It is no length of time (code `bad-duration`).

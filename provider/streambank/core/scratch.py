@@ -74,9 +74,6 @@ class Scratch:
 class DistinctNames:
     """Names in the order in which they came, each once, with their number and by their place.
 
-    Args:
-        names: The names; an error of the iterable goes on.
-
     Raises:
         StorageError: From each method, as `Scratch`.
     """

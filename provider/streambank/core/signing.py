@@ -30,11 +30,7 @@ _HEX = re.compile(r"[0-9a-fA-F]+")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key; it prints as its id, and is never part of a message.
-
-    Attributes:
-        secret: Its bytes.
-    """
+    """A key; it prints as its id, and is never part of a message."""
 
     secret: bytes = field(repr=False)
 
@@ -48,12 +44,7 @@ Keys = Sequence[Key]
 
 
 class Signing:
-    """Takes in bytes, and knows then how each key signs them.
-
-    Args:
-        label: What kind of thing is signed.
-        names: Which one it is, such as its job and its id.
-    """
+    """Takes in bytes, and knows then how each key signs them."""
 
     def __init__(self, keys: Keys, label: str, *names: str) -> None:
         self._by_id = {key.id: hmac.new(key.secret, digestmod=hashlib.sha256) for key in keys}
@@ -62,7 +53,6 @@ class Signing:
             self.update(len(encoded).to_bytes(8, "big") + encoded)
 
     def update(self, data: bytes) -> None:
-        """Take in the next bytes."""
         for one in self._by_id.values():
             one.update(data)
 
@@ -78,11 +68,7 @@ class Signing:
 
 
 def is_signed(signing: Signing, there: Iterable[str]) -> bool | None:
-    """Whether one of the keys gives one of the names; None where no name is by any of these keys.
-
-    Args:
-        signing: What has taken in the bytes.
-    """
+    """Whether one of the keys gives one of the names; None where no name is by any of these keys."""
     known, found = set(signing.names()), set(there)
     if known & found:
         return True

@@ -53,7 +53,6 @@ class MemoryStore(Store):
     """Files in a dictionary, with the same promises as the durable stores but durability.
 
     Args:
-        name: Stores of the same name share their files; a private store where it is left out.
         holds: Whether held files outlive their deletion, as on a local disk; False behaves like an object
             store.
     """

@@ -54,7 +54,6 @@ class FileInfo:
     """One stored file as a listing or a stat shows it.
 
     Attributes:
-        path: The key, relative to the store's root.
         mtime_ns: Last change in nanoseconds since the epoch; 0 where the store has none.
         identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond
             mtime on a local disk, ETag or version on an object store. Equal path and identity mean equal
@@ -184,7 +183,6 @@ class Store(Protocol):
         """
 
     def exists(self, key: str) -> bool:
-        """Whether a file of that key is there."""
         try:
             self.stat(key)
         except NotFoundError:
@@ -264,19 +262,11 @@ class Store(Protocol):
         return None
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
-        """Copy without the bytes passing through this process, where both stores can do that together.
-
-        Returns:
-            Whether it was done; False means that the caller has to read and write.
-        """
+        """Copy without the bytes passing through this process; if False, the caller reads and writes."""
         return False
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
-        """Let `key` share its bytes with another store's file (a hard link): a change to one changes both.
-
-        Returns:
-            Whether it was done.
-        """
+        """Share the bytes of another store's file (a hard link), if it can: one changes with the other."""
         return False
 
     def delete(self, key: str) -> None:
@@ -363,11 +353,7 @@ class CopiesHeld(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What keeps a file from being deleted.
-
-    Attributes:
-        mode: `governance`, which a special permission can end, or `compliance`, which cannot be ended.
-    """
+    """What keeps a file from being deleted."""
 
     until: datetime
     mode: LockMode
@@ -421,9 +407,7 @@ class Covered:
     """A file that is there and cannot be seen: the newest version of its name is a delete marker.
 
     Attributes:
-        marker: The service's name of the marker.
         deleted_at: When the marker was laid, by the service's clock.
-        size_bytes: How large the file below it is.
     """
 
     key: str

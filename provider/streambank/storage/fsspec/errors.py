@@ -41,11 +41,7 @@ _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 @contextmanager
 def translated(uri: str) -> Iterator[None]:
-    """Let errors of ours pass and turn every other one into one of ours.
-
-    Args:
-        uri: The file or directory that the calls inside are about.
-    """
+    """Let errors of ours pass and turn every other one into one of ours."""
     try:
         yield
     except StreambankError:
@@ -72,11 +68,7 @@ def translate(error: Exception, uri: str) -> StreambankError:
 
 
 class TranslatedReader(io.RawIOBase):
-    """Reads what a package has opened; many ask for bytes only now, of a file that may be gone by now.
-
-    Args:
-        reader: The package's own; stays open.
-    """
+    """Reads what a package has opened, and leaves it open; many packages ask for bytes only now."""
 
     def __init__(self, reader: BinaryIO, uri: str) -> None:
         self._reader = reader

@@ -72,9 +72,6 @@ class FsspecStore(Store):
 
     A name is as durable as it can be when it is seen. Packages differ in when a copy inside their service is
     done, so none is asked for. The services that hold repositories end broken uploads by themselves.
-
-    Args:
-        uri: The directory, as fsspec spells it.
     """
 
     def __init__(self, uri: str) -> None:
@@ -204,7 +201,6 @@ class FsspecStore(Store):
 
     @property
     def _exclusive(self) -> bool:
-        """Whether a create can fail where the file is there."""
         return self._creates
 
     @property
@@ -278,7 +274,6 @@ class FsspecStore(Store):
         self._fs.mv(source, target)
 
     def _rmdir(self, path: str) -> None:
-        """Remove an empty directory."""
         self._fs.rmdir(path)
 
     def _path(self, key: str) -> str:

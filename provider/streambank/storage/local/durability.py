@@ -71,11 +71,7 @@ def sync_directories(root: int, directories: Iterable[str]) -> None:
 
 
 def sync_names(root: int, directories: Iterable[str]) -> None:
-    """Make new names in some directories durable, of files whose bytes are durable already.
-
-    Args:
-        root: Descriptor of a directory above them, on the same file system.
-    """
+    """Make names in directories below `root`, on its file system, durable: the files' bytes are already."""
     paths = sorted(directories)
     if len(paths) > FEW and _sync_file_system(root):
         return
@@ -121,11 +117,7 @@ def _sync_file(directory: int, name: str) -> None:
 
 
 def _sync_file_system(descriptor: int) -> bool:
-    """Write back a whole file system.
-
-    Returns:
-        Whether it was done; False where `syncfs` would promise less than `fsync` of each file.
-    """
+    """Write back a whole file system; False where `syncfs` would promise less than `fsync` of each file."""
     library = _c_library()
     if library is None:
         return False
@@ -195,7 +187,6 @@ class PendingFiles:
         """Write a file, and keep its name until the end.
 
         Args:
-            root: The store that it is written to: the bulk's own, or a child of it.
             fill: Writes the bytes to a descriptor, under a name for messages.
             name: The file's key in that store, once the bytes have passed; None to drop it.
         """

@@ -26,7 +26,6 @@ class Openness:
 
     Attributes:
         mode: Its permission bits, without those of users who may not read what is in it.
-        group: The id of its group; None where that is not known.
     """
 
     mode: int
@@ -47,14 +46,7 @@ class Openness:
 
 
 def openness(location: str, file: str = "metadata") -> Openness | None:
-    """Who may look into a directory and read one of its files.
-
-    Args:
-        file: The file in it that is asked, too, where it is there.
-
-    Returns:
-        None where it is on another machine's storage, or not there.
-    """
+    """Who may look into a directory and read a file in it; None where it is not there, or elsewhere."""
     path = local_path(location)
     if path is None:
         return None
@@ -72,10 +64,9 @@ def openness(location: str, file: str = "metadata") -> Openness | None:
 
 
 def make_directory(location: str, like: Openness | None) -> None:
-    """Make a directory, with its parents, that no more users may look into; nothing where it is there.
+    """Make a directory of this machine, with its parents, that no more users may look into.
 
     Args:
-        location: The directory, a URI; nothing is done for one that is not on this machine.
         like: What it must not be more open than; None to leave that to the umask and to a later write.
     """
     path = local_path(location)
@@ -93,12 +84,7 @@ def make_directory(location: str, like: Openness | None) -> None:
 
 
 def close_directory(location: str, mode: int) -> None:
-    """Make a directory that others may not look into, or close one that is ours; nothing where we may not.
-
-    Args:
-        location: The directory, a URI; nothing is done for one that is not on this machine.
-        mode: The permission bits that it may have at most.
-    """
+    """Let others look into a directory of this machine by `mode` at most; nothing where we may not say so."""
     make_directory(location, Openness(mode))
     path = local_path(location)
     if path is not None:

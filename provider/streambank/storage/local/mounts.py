@@ -20,8 +20,6 @@ class Mount:
     """What a path is on.
 
     Attributes:
-        point: Where the file system is mounted.
-        kind: Its type, such as `ext4`, `nfs4` or `tmpfs`.
         device: Its device as the kernel numbers it, `major:minor`.
         disk: Name of the whole disk that it lies on; None where there is none, or it cannot be told.
         spins: Whether the kernel knows that disk for a spinning one; None where it cannot know.
@@ -40,14 +38,7 @@ class Mount:
 
 
 def mount_of(path: str | os.PathLike[str], root: Path = Path("/")) -> Mount | None:
-    """What a path is on; of one that does not exist, what its nearest existing parent is on.
-
-    Args:
-        root: Where `proc` and `sys` are; tests give another place.
-
-    Returns:
-        None where this machine does not tell.
-    """
+    """What a path, or else its nearest parent, is on; None where this machine does not tell."""
     place = Path(os.path.realpath(path))
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -76,7 +67,6 @@ def _is_below(path: str, point: str) -> bool:
 
 
 def _disk(device: str, root: Path) -> str | None:
-    """The whole disk of a device, which may be a partition of it."""
     link = root / "sys/dev/block" / device
     if not link.exists():
         return None

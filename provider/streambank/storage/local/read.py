@@ -43,7 +43,6 @@ class _DescriptorReader(io.RawIOBase):
     """Reads a descriptor by position, so that several readers of one held file do not disturb each other.
 
     Args:
-        descriptor: Of a regular file; stays open.
         size_bytes: How long it was; asking for much more than that would only reserve memory.
     """
 

@@ -32,9 +32,7 @@ class Root:
     """A directory that need not exist yet.
 
     Args:
-        path: Its absolute path.
         boundary: What links may lead into: the path itself, or the one of the store that this is a child of.
-        fsync: Whether new names are made durable.
 
     Attributes:
         unsettled: Directories with new names that are not durable yet, in the view of a `bulk`; else None.

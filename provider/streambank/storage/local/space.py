@@ -22,7 +22,6 @@ class Space:
 
     Attributes:
         point: Where it is mounted; the path itself where this machine does not tell.
-        device: What tells one file system from another.
         free_bytes: How much users other than root can still write.
         total_bytes: How large it is; 0 where it does not say, and so does not say what is free, either.
         free_files: How many files it can still take; None where it has no such limit.
@@ -42,11 +41,7 @@ class Space:
         return 0 if self.read_only or no_file else self.free_bytes
 
     def refusal(self, what: str) -> StorageError | None:
-        """Why nothing more can be written there; None where it can.
-
-        Args:
-            what: What lies there, such as `The checkpoint /data/ck`: it begins the sentence.
-        """
+        """Why nothing more can be written there; None where it can. `what` begins the sentence."""
         on = f"{what} is on the disk mounted at {self.point}"
         if self.read_only:
             return StorageError(

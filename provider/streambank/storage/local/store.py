@@ -348,13 +348,11 @@ class LocalStore(ScanningStore):
             os.close(descriptor)
 
     def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> int:
-        """Write all of some data to a new file; gives how many bytes it has."""
         return fill(descriptor, data, self._root.join(key), fsync=self._root.fsync)
 
     def _publish(
         self, directory: int, temporary: str, new_directory: int, name: str, key: str, *, exclusive: bool
     ) -> None:
-        """Give a finished temporary file its real name, durably."""
         try:
             if exclusive:
                 create_exclusively(directory, temporary, new_directory, name)

@@ -79,7 +79,6 @@ class Tree:
     """An open directory that is being removed. What is gone meanwhile is no error.
 
     Args:
-        path: Its path, for messages alone.
         each: Called with the relative path of every file, right before it goes; may raise.
     """
 
@@ -89,7 +88,6 @@ class Tree:
         self._path, self._above, self._top, self._judged, self._each = path, above, top, judged, each
 
     def names(self) -> list[str]:
-        """What is directly in it, sorted."""
         return sorted(os.listdir(self._top))  # noqa: PTH208 - of a descriptor
 
     def remove(self, name: str) -> None:
@@ -174,9 +172,6 @@ def opened(
 def remove_directory(path: Path, judged: DirectoryIdentity | None = None) -> None:
     """Remove a directory with all that is in it; one that is not there is no error.
 
-    Args:
-        judged: Which one it has to be; the one that is there now when left out.
-
     Raises:
         RefusedError: As `judge` and `opened`.
         StorageError: As `opened`.
@@ -188,7 +183,6 @@ def remove_directory(path: Path, judged: DirectoryIdentity | None = None) -> Non
 
 
 def _opened(name: str, folder: int, judged: DirectoryIdentity, path: Path) -> int:
-    """A descriptor of a folder, if it is the one that was judged."""
     try:
         descriptor = os.open(name, _OPEN, dir_fd=folder)
     except FileNotFoundError:

@@ -103,11 +103,7 @@ def sync_directory(directory: int) -> None:
 
 
 def copy_descriptor(source: int, target: int, size_bytes: int) -> bool:
-    """Copy a whole file inside the kernel, sharing blocks where the file system can.
-
-    Returns:
-        Whether it was done; False where the kernel cannot copy between these two.
-    """
+    """Copy a whole file inside the kernel, sharing blocks where it can; False where it cannot copy."""
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:

@@ -71,11 +71,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """One object, there or not; or what the keys of a store begin with.
-
-    Attributes:
-        uri: What messages name.
-    """
+    """One object, there or not; or what the keys of a store begin with."""
 
     service: Service
     bucket: str
@@ -86,9 +82,7 @@ class S3Address:
         """One request about the object.
 
         Args:
-            operation: A method of boto3's client.
             expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
-            parameters: Those of the method, without `Bucket` and `Key`.
         """
         return self.ask(operation, expect=expect, Key=self.key, **parameters)
 
@@ -112,7 +106,6 @@ class S3Address:
         """Every page of a listing of the bucket.
 
         Args:
-            operation: As for `call`.
             repeated: What of a page the request for the next one repeats: its name there, and in the request.
 
         Raises:
@@ -166,7 +159,6 @@ def service(uri: str, access: S3Access | None = None) -> Service:
 
 
 def _settings() -> frozenset[tuple[str, str]]:
-    """The variables of this process on which a client depends."""
     return frozenset(variable for variable in os.environ.items() if variable[0].upper().startswith(_SETTINGS))
 
 
@@ -219,11 +211,7 @@ def _written() -> tuple[tuple[int, int] | None, ...]:
 def _said_by(
     profile: str, settings: frozenset[tuple[str, str]], written: tuple[tuple[int, int] | None, ...]
 ) -> tuple[str | None, str | None]:
-    """Endpoint and region of a profile.
-
-    Args:
-        settings: The variables that this was read under.
-    """
+    """Endpoint and region of a profile, as read under these variables."""
     session = session_of_profile()
     session.set_config_variable("profile", profile)
     return session.endpoint_url("s3"), session.get_scoped_config().get("region")
@@ -354,9 +342,6 @@ def _session(access: S3Access) -> Any:
 def object_store_options(uri: str) -> dict[str, str]:
     """The same access for libraries that reach S3 by Rust's `object_store`, such as delta-rs.
 
-    Args:
-        uri: What is about to be opened, for messages.
-
     Raises:
         StreambankError: As for a store of this process.
     """
@@ -438,7 +423,6 @@ class _Role:
 
 
 def _with_role(session: Any, access: S3Access, role_arn: str) -> Any:
-    """A session of the role, which the given session may assume."""
     import boto3
     import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher

@@ -29,14 +29,10 @@ class S3Access:
     """Settings of S3; what is None comes from boto3's chain: its variables, its files, the machine's role.
 
     Attributes:
-        access_key_id: Credentials; the two of them go together.
         profile: A profile of `~/.aws/config` instead of credentials.
         profile_alone: Whether endpoints come from that profile alone, those of roles included, and from no
             variable of the process.
-        role_arn: A role that is assumed with those credentials, and again whenever it expires.
         external_id: What the role's owner wants to hear.
-        endpoint_url: Another service than Amazon's.
-        sts_endpoint_url: Where roles are assumed, where that is elsewhere.
         encryption: What is asked for with each object: `AES256`, `aws:kms` or `aws:kms:dsse`.
         answer_within_s: How long a request may take, a second try included, in seconds; the usual times and
             tries where left out.
@@ -134,12 +130,9 @@ def using_s3(access: S3Access | None) -> Iterator[None]:
 
 @contextmanager
 def answering_within(seconds: float) -> Iterator[None]:
-    """Let the stores that are opened inside the `with` wait no longer than this for each request to S3.
+    """Let stores opened inside the `with` wait no longer for a request to S3, a second try included.
 
     For a look at a service that may be dead; everything else about them is as it would be.
-
-    Args:
-        seconds: How long, a second try included.
     """
     with using_s3(replace(current_s3() or S3Access(), answer_within_s=seconds)):
         yield

@@ -74,12 +74,7 @@ _LOCK_WORDS = ("object lock", "worm", "retention", "legal hold")
 
 
 def translate(error: Exception, uri: str) -> StreambankError:
-    """The error of ours that says the same.
-
-    Args:
-        error: A `ClientError` (the service answered) or another `BotoCoreError` (it did not).
-        uri: The object, bucket or prefix that the request was about.
-    """
+    """The error of ours that says the same as a `ClientError` (the service answered) or `BotoCoreError`."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         other = "Look at the service's documentation for this code, then try again."

@@ -42,8 +42,6 @@ def put_parts(
     Args:
         parts: What `send` gets, one after the other; taken in this thread.
         send: Called in its own threads.
-        begin: Parameters of the request that begins the upload.
-        end: Gives those of the request that completes it, once all parts have arrived.
 
     Returns:
         What the service answered; where that was lost, what it says about the object.
@@ -110,7 +108,6 @@ def made_by(place: S3Address, token: str) -> dict[str, Any] | None:
 
 
 def _abort(place: S3Address, upload: str, error: BaseException) -> None:
-    """Give up an upload, so that its parts cost nobody anything; a failure becomes a note of the error."""
     try:
         place.call("abort_multipart_upload", expect=(404,), UploadId=upload)
     except StorageError as failure:
@@ -118,11 +115,7 @@ def _abort(place: S3Address, upload: str, error: BaseException) -> None:
 
 
 def leftovers(root: S3Address, before_ns: int) -> Iterator[Leftover]:
-    """Uploads below a root that were begun before a moment, and that got no part since.
-
-    Args:
-        before_ns: The moment, by the service's own clock.
-    """
+    """Uploads below a root that were begun before a moment of the service's clock, and got no part since."""
     after = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
     for page in root.pages("list_multipart_uploads", after, Prefix=root.key):
         for upload in page.get("Uploads", ()):

@@ -36,11 +36,9 @@ class Crc32:
         self._value = 0
 
     def update(self, data: bytes | memoryview) -> None:
-        """Let bytes pass."""
         self._value = zlib.crc32(data, self._value)
 
     def digest(self) -> bytes:
-        """The four bytes of it."""
         return self._value.to_bytes(4, "big")
 
 
@@ -70,12 +68,10 @@ class Checksum:
                 return
 
     def update(self, data: bytes) -> None:
-        """Let bytes pass."""
         if self._sum is not None:
             self._sum.update(data)
 
     def holds(self) -> bool:
-        """Whether all bytes together are the promised ones."""
         return self._sum is None or spelled(self._sum.digest()) == self._promised
 
 
@@ -100,10 +96,7 @@ def read_range(place: S3Address, offset: int, length: int | None) -> bytes:
 
 
 def open_object(place: S3Address, etag: str | None = None) -> BinaryIO:
-    """A reader of an object as it is now.
-
-    Args:
-        etag: Only this version of it.
+    """A reader of an object as it is now, or of the version with this ETag.
 
     Raises:
         NotFoundError: There is no such object, or it is another version.

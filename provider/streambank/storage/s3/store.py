@@ -69,12 +69,7 @@ def open_location(uri: str) -> S3Store:
 
 
 class S3Store(Store):
-    """Objects below one prefix of a bucket, which has to be there. What can be seen is durable.
-
-    Args:
-        scheme: How `uri` begins, `s3` or `s3a`.
-        access: Settings that come before those of the process.
-    """
+    """Objects below one prefix of a bucket, which has to be there. What can be seen is durable."""
 
     def __init__(self, bucket: str, *, scheme: str = "s3", access: S3Access | None = None) -> None:
         self._bucket = bucket
@@ -237,7 +232,6 @@ class S3Store(Store):
 
     @property
     def _here(self) -> S3Address:
-        """Its bucket, and what all its keys begin with."""
         return S3Address(self._service(), self._bucket, self._prefix, self.uri)
 
     def _place(self, key: str) -> S3Address:

@@ -63,7 +63,6 @@ def uncover(place: S3Address, file: Covered) -> None:
 
 @contextmanager
 def _saying_the_rights() -> Iterator[None]:
-    """Let the error of credentials that may not do this say which rights it takes."""
     try:
         yield
     except StorageError as error:

@@ -234,14 +234,12 @@ def _put_parts(place: S3Address, parts: Iterable[bytes]) -> None:
 
 
 def _compare(place: S3Address, response: dict[str, Any], expected: str) -> None:
-    """Compare what the service computed, where it says so."""
     found = response.get("ChecksumCRC32")
     if isinstance(found, str) and "-" not in found and found != expected:
         raise corrupt_error(place.uri, "did not arrive as it was sent")
 
 
 def _parts(data: Iterable[bytes]) -> Iterator[bytes]:
-    """Chunks joined or cut to the size of parts."""
     number, waiting = 0, bytearray()
     for chunk in data:
         waiting += chunk
