@@ -64,7 +64,6 @@ def plan_closure(
         listing: Every file of the checkpoint, path -> file, listed in the order of `listing.LISTING_ORDER`.
         read: Reads a path from an offset on, some bytes or to the end; only small files, and heads and ends
             of larger ones, are asked for.
-        batch: Which batch; the newest committed one for None.
 
     Raises:
         InputError: `kind` is something else (code `bad-choice`).
@@ -458,7 +457,6 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
 
 
 def _sources_further(index: CheckpointIndex, files: CheckpointFiles) -> Iterator[str]:
-    """File sources whose logs are two or more entries ahead of the newest planned batch, in words."""
     newest = max(index.offsets)
     for source, offset in files.offsets(index.offsets[newest]).sources.items():
         last = file_log_offset(offset)

@@ -101,9 +101,6 @@ def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: in
         where: How to name the log in an error, such as `sources/0`.
         start: The first entry that a log without any compaction must have; batches of a sink may begin later.
 
-    Returns:
-        Names in order; the last one is for `batch`.
-
     Raises:
         NotFoundError: `missing-log-entry`, naming the first that is not there.
     """

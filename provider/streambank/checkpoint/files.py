@@ -61,11 +61,6 @@ class CheckpointFiles:
             offset += len(chunk)
 
     def query_id(self) -> str:
-        """The query id in `metadata`.
-
-        Raises:
-            NotFoundError: `missing-log-entry`.
-        """
         if "metadata" not in self._listing:
             raise NotFoundError(
                 "metadata is missing, so the query has no id.",
@@ -87,13 +82,11 @@ class CheckpointFiles:
         return self._once(path, lambda path: parse_schema_log(self._entry(path), path))
 
     def zip_metadata(self, path: str) -> ZipMetadata:
-        """What a RocksDB snapshot names."""
         return self._once(
             path, lambda path: read_zip_metadata(path, self._listing[path].size_bytes, self._range)
         )
 
     def lineage(self, path: str) -> list[LineageItem]:
-        """What a changelog of format v2 builds on."""
         return self._once(path, self._lineage)
 
     def _entry(self, path: str) -> bytes:

@@ -65,14 +65,10 @@ class Part:
     """A path and what its parts say; a field is None where the kind has no such thing.
 
     Attributes:
-        path: The path as given, relative to the checkpoint.
         batch: Batch id of a log entry or of operator metadata; of an entry of a schema log its number.
-        compact: The log entry carries all entries before it (`<batch>.compact`).
         source: Name of the source's folder below `sources/`: an index, or a name where sources evolve.
-        operator: Stateful operator id.
         store: State store name, `default` where the path names none.
         version: State store version, which is batch + 1.
-        unique_id: Unique id of that version (checkpoint format v2).
         name: File name of an SST, WAL or schema file.
         of: The path that a checksum or a temporary file is about.
     """

@@ -92,7 +92,6 @@ class StoreFiles:
         return self.versions.get(kind, {})
 
     def forget(self) -> None:
-        """Sort the files again when they are asked for again."""
         self._versions = None
 
     def _data(self, kind: str) -> Mapping[str, str]:
@@ -150,7 +149,6 @@ class CheckpointIndex:
 
     @property
     def is_none(self) -> bool:
-        """Whether there is nothing of a checkpoint."""
         return not (self.metadata or self.offsets or self.commits)
 
     @classmethod
@@ -257,5 +255,4 @@ def store_folder(operator: int | None, partition: int, store: str) -> str:
 
 
 def _is_data(folder: str, name: str) -> bool:
-    """Whether a name in `SSTs/` or `logs/` is that of one of RocksDB's files."""
     return name.endswith(_DATA[folder]) and not name.startswith(".")

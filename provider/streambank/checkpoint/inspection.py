@@ -31,14 +31,10 @@ class Inspection:
     """A checkpoint at a glance.
 
     Attributes:
-        query_id: The query's id; None where it cannot be read.
-        last_committed_batch: The newest entry of the commit log; None for none.
-        last_planned_batch: The newest entry of the offset log; None for none.
         retained_batches: Committed batches whose closure is whole, oldest first.
         retained_by: `closure` where each of them was planned to the last file, `names` where there are too
             many files for that and SST files were not looked for.
         closure: The safe closure of the batch that was asked for; None where there is none.
-        minimal_bytes: Size of the minimal closure of the same batch.
     """
 
     checkpoint: str
@@ -100,8 +96,6 @@ def inspect_listing(
 
     Args:
         listing: Made in the order of `listing.LISTING_ORDER`.
-        batch: Which batch's closure to tell about; the newest committed one for None.
-        planner: One for this listing, for whoever goes on with what it has read.
 
     Raises:
         ConflictError: `checkpoint-moved`: the files of the batch went away meanwhile; list and inspect again.
@@ -248,8 +242,7 @@ def damaged_files(planner: ClosurePlanner) -> Sequence[str]:
 def explained(planner: ClosurePlanner, error: StreambankError) -> StreambankError:
     """What keeps the newest batch from being planned, with all that is damaged and what is whole.
 
-    Args:
-        error: Why it failed; one that is no damage is given back as it is.
+    An error that is no damage is given back as it is.
 
     Raises:
         ConflictError: `checkpoint-moved`.
@@ -344,7 +337,6 @@ def _note(note: str) -> Finding:
 
 
 def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
-    """What does not stop a savepoint, and what nobody else cleans up."""
     found = []
     if temporary := index.others.get(Kind.TEMPORARY):
         found.append(

@@ -82,7 +82,6 @@ class Listing(Mapping[str, FileInfo]):
             folder.sizes[row], folder.mtimes_ns[row], folder.numbers[row] = size_bytes, mtime_ns, number
 
     def folders(self) -> Iterator[str]:
-        """Folders that hold files, in the order in which they were listed."""
         return iter(self._folders)
 
     def names(self, folder: str) -> Collection[str]:
@@ -135,7 +134,6 @@ class Listing(Mapping[str, FileInfo]):
 
 
 def _number(info: FileInfo) -> int | None:
-    """The number in an identity `<number>-<size>-<mtime>`; None for any other one."""
     number, _, rest = info.identity.partition("-")
     if rest != f"{info.size_bytes}-{info.mtime_ns}" or not (number.isascii() and number.isdecimal()):
         return None

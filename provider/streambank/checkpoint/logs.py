@@ -35,13 +35,11 @@ class Offsets:
     """What one batch reads (`offsets/<batch>`).
 
     Attributes:
-        version: Format of the file, 1 or 2.
         watermark_ms: Event-time watermark that the batch ran with, milliseconds since the epoch; 0 for none.
         timestamp_ms: When it was planned, milliseconds since the epoch.
         conf: The settings that win over the session's at a restart.
         sources: Source (index in v1, id in v2) -> its offset as the JSON text of the file; None where it has
             read nothing yet.
-        source_metadata: `sourceMetadataInfo` of v2, as it is; empty in v1.
     """
 
     version: int
@@ -57,7 +55,6 @@ class Commit:
     """That a batch is durable (`commits/<batch>`).
 
     Attributes:
-        version: Format of the file, 1 to 3; from 2 on the state has unique ids (checkpoint format v2).
         next_watermark_ms: Watermark of the next batch, milliseconds since the epoch; 0 for none.
         unique_ids: Which state versions are the committed ones; None in version 1.
     """

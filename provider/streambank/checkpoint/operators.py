@@ -25,7 +25,6 @@ class StoreInfo:
     """One state store of an operator.
 
     Attributes:
-        name: `default`, or one of a join's four.
         partitions: How many partitions the operator was declared with. The offset log's setting wins after a
             repartition, and an operator without grouping keys has one partition whatever this says.
         schema_paths: Absolute paths of its schema files (v2 only).
@@ -41,11 +40,8 @@ class OperatorMetadata:
     """What an operator is.
 
     Attributes:
-        version: 1 or 2.
         name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
         stores: Its stores, in the order in which unique ids of the commit log are given.
-        variables: Names of its state variables, which a transformWithState has (v2 only), but Spark's own.
-        timers: Whether it may register timers, which a transformWithState with a time mode may (v2 only).
     """
 
     version: int

@@ -29,7 +29,6 @@ def rewrite_paths(data: bytes, path: str, new_root: str) -> bytes:
     """A file whose paths lead into another checkpoint directory; every other byte stays.
 
     Args:
-        path: Its path in the checkpoint; `needs_rewrite` of it.
         new_root: URI or absolute path of the directory that the checkpoint will live in.
 
     Raises:
@@ -59,9 +58,6 @@ def _rewrite_schema_log(data: bytes, path: str, new_root: str) -> bytes:
 
 def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:
     """Operator metadata whose schema paths lead into another checkpoint directory; every other byte stays.
-
-    Args:
-        path: Its path in the checkpoint, `state/<operator>/_metadata/v2/<batch>`.
 
     Raises:
         FormatError: `half-written`, `unknown-version`, or `foreign-path` for no schema of this operator.

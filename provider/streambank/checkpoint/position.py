@@ -13,12 +13,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Two numbers of a checkpoint.
-
-    Attributes:
-        planned: The newest batch of the offset log; None where there is none.
-        committed: The newest batch of the commit log; None where there is none.
-    """
+    """The newest batch of the offset log and that of the commit log; None where there is none."""
 
     planned: int | None
     committed: int | None

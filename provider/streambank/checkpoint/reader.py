@@ -28,11 +28,7 @@ _INSPECT_ATTEMPTS = 5
 
 
 class CheckpointReader:
-    """Reads one checkpoint, live or not.
-
-    Attributes:
-        planner: What the last `inspect` worked with, so that whoever goes on reads nothing again.
-    """
+    """Reads one checkpoint, live or not; `planner` is what the last `inspect` worked with, to go on with."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -55,11 +51,9 @@ class CheckpointReader:
             raise self._no_checkpoint("it has no metadata, so its query is not known") from error
 
     def last_committed(self) -> int | None:
-        """The newest committed batch; None for none."""
         return max(batches_in_log(self.store, "commits"), default=None)
 
     def last_planned(self) -> int | None:
-        """The newest planned batch; None for none."""
         return max(batches_in_log(self.store, "offsets"), default=None)
 
     def retained_batches(self) -> list[int]:
@@ -89,11 +83,7 @@ class CheckpointReader:
             raise
 
     def explained(self, error: StreambankError) -> StreambankError:
-        """What keeps the newest batch from being saved, with all that is damaged and what is whole.
-
-        Args:
-            error: Why it cannot be saved; one that is no damage is given back as it is.
-        """
+        """See `inspection.explained`."""
         try:
             index = CheckpointIndex.build(self.listing())
             return explained(ClosurePlanner(index, self.store.read), error)
@@ -102,9 +92,6 @@ class CheckpointReader:
 
     def inspect(self, batch: int | None = None) -> Inspection:
         """Everything worth knowing; what is damaged, half-written or unknown is a finding.
-
-        Args:
-            batch: Whose closure to tell about; the newest committed batch's for None.
 
         Raises:
             NotFoundError: `not-a-checkpoint`: there is nothing of a checkpoint at all.

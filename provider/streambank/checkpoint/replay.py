@@ -26,7 +26,6 @@ class Replay:
     """Batches of a live query that its copy executes again.
 
     Attributes:
-        batches: Ascending; the first follows the newest batch of the copy.
         plans: URI of the directory with the live query's plan of each batch (`stage_replay`).
         live: URI of the live checkpoint, with whose state the copy's is compared; None for no comparison.
         output: URI of the directory that the live query's file sink writes; None where there is none.
@@ -40,11 +39,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What a copy was given.
-
-    Attributes:
-        why: Why these are fewer than was asked; None where they are not.
-    """
+    """What a copy was given."""
 
     batches: tuple[int, ...]
     why: str | None = None
@@ -56,7 +51,6 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
     Args:
         plans: An empty directory, which gets a folder for each batch: `offsets`, and below `sources/` the
             entries of the sources' logs that the copy lacks until then.
-        after: The copy's newest batch.
 
     Raises:
         FormatError: A plan cannot be understood.

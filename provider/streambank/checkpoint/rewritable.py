@@ -88,7 +88,6 @@ def check_strict(checkpoint: Readable, closure: Closure) -> None:
 
 
 def _of_several_columns(checkpoint: Readable, closure: Closure) -> list[int]:
-    """Operators, except joins, whose keys have several columns, or are not understood."""
     ids = {operator.operator for operator in closure.operators}
     try:
         schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
@@ -109,10 +108,9 @@ def _of_several_columns(checkpoint: Readable, closure: Closure) -> list[int]:
 
 
 def check_codec(closure: Closure, elsewhere: bool) -> None:
-    """Make sure that HDFS-backed state can be read and written as it is compressed.
+    """Make sure that HDFS-backed state can be read and written as it is compressed, or `elsewhere`.
 
-    Args:
-        elsewhere: The Spark that does it has Python packages of its own.
+    A Spark elsewhere has Python packages of its own.
 
     Raises:
         RefusedError: It cannot (codes `unknown-codec`, `row-checksum`).
@@ -172,11 +170,7 @@ def check_partitions(checkpoint: Readable, closure: Closure) -> None:
 
 
 def check_earlier(savepoint: str, then: tuple[str, int], now: tuple[str, int]) -> None:
-    """Refuse to compare state with a savepoint that is not from before it.
-
-    Args:
-        then: Query id and batch of the savepoint.
-        now: The same of the state.
+    """Refuse to compare state with a savepoint that is not from before it; each is a query id and a batch.
 
     Raises:
         InputError: It is of another query, or of no lower batch (code `not-earlier`).

@@ -23,9 +23,6 @@ DERIVED_FROM = "spark.streambank.derivedFrom"
 def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
     """An entry of the offset log with some settings set.
 
-    Args:
-        conf: Settings, added to those of the file or in their place.
-
     Raises:
         FormatError: `half-written` or `unknown-version`.
     """
@@ -37,10 +34,7 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
 
 
 def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
-    """An entry of the commit log that names other state versions.
-
-    Args:
-        data: The bytes of the file, of version 2 or later.
+    """An entry of the commit log, of version 2 or later, that names other state versions.
 
     Raises:
         FormatError: `half-written` or `unknown-version`.

@@ -21,7 +21,6 @@ class ClosureFile:
     """One file of a closure.
 
     Attributes:
-        path: Relative to the checkpoint.
         role: metadata, offsets, commits, source, operator, schema, state-snapshot, state-changelog, state-sst
             (any of RocksDB's data files) or checksum.
         urgency: Lower is deleted sooner by Spark, so it is held and copied first: logs, then state by
@@ -46,7 +45,6 @@ class PartitionState:
         base_version: The state version of its newest snapshot; 0 where there is none yet.
         base_rows: Rows at that version; None where nobody counted.
         base_bytes: Bytes of the rows of that snapshot: of its SST files, or of the HDFS-backed snapshot.
-        change_files: How many versions have changed since.
         largest_change_bytes: Bytes of the largest of them; 0 for none.
     """
 
@@ -86,8 +84,6 @@ class OperatorState(JsonObject):
 
     Attributes:
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-        variables: Names of its state variables, which a transformWithState has.
-        timers: Whether it may register timers, which a transformWithState with a time mode may.
     """
 
     operator: int
@@ -102,12 +98,9 @@ class SparkFacts:
     """What the files tell about the Spark that wrote them; its version is not among it.
 
     Attributes:
-        offsets_version: Format of the offset log, 1 or 2.
-        commits_version: Format of the commit log, 1 to 3.
         checkpoint_format: 2 where state versions have unique ids, else 1.
         provider: `hdfs` or `rocksdb`; None where the query has no state.
         provider_class: The class as the offset log names it.
-        codec: Compression of state files.
         shuffle_partitions: Partitions of the state, as the offset log says.
         snapshot_version: The newest format that one of its RocksDB snapshots has (`ZipMetadata.version`);
             None where there is no snapshot.
@@ -141,9 +134,7 @@ class Closure:
     """Everything Spark needs to go on after a batch, and what the files tell about it.
 
     Attributes:
-        batch: The batch; Spark goes on with the next one.
         kind: `minimal` is enough; `safe` has one older snapshot of each store too, where there is one.
-        files: The files, most urgent first.
         watermark_ms: Event-time watermark after the batch, milliseconds since the epoch; None for none.
         operators: Stateful operators by id; empty for a stateless query.
         offset_conf: The settings in the offset log, which win over a session's.
@@ -168,5 +159,4 @@ class Closure:
 
     @property
     def paths(self) -> Sequence[str]:
-        """Paths of all files, most urgent first."""
         return [file.path for file in self.files]

@@ -38,11 +38,9 @@ class SourceState:
     """How far a source is after a batch.
 
     Attributes:
-        source: Its name in the offset log: an index, or an id in version 2.
         kind: `file` for the file source, `initial` where only its first offsets are kept, `none` for no
             files at all.
         offset: The JSON text of its offset; None where it has read nothing yet.
-        files: Paths of its log that belong to the batch.
     """
 
     source: str
@@ -57,10 +55,6 @@ def cannot_repeat(source: Mapping[str, Any]) -> str | None:
     Its offsets count what this run of the query was given, so a restored query cannot read on from them.
     Without Spark's word an offset that is a bare number tells, where the source keeps no log: that of `rate`
     holds when its clock began, with which it makes the same rows again.
-
-    Args:
-        source: A source as a savepoint keeps it: `kind`, `offset`, and in `format` Spark's word where that is
-            known.
     """
     word, keeps_none = source.get("format"), source.get("kind") == "none"
     if isinstance(word, str) and word:
@@ -83,10 +77,6 @@ def plan_sources(
     chunks: Chunks,
 ) -> tuple[SourceState, ...]:
     """The part of each source's log that a batch needs.
-
-    Args:
-        offsets: Source -> offset of the batch.
-        parts: Source -> files below `sources/<source>/`.
 
     Raises:
         NotFoundError: `missing-log-entry`.
@@ -137,7 +127,6 @@ def _plan(
 
 
 def _is_beginning(part: Part) -> bool:
-    """Whether a file holds the offsets at which a source began."""
     if part.kind is Kind.SOURCE_LOG:
         return part.batch == 0 and not part.compact
     return part.path == f"sources/{part.source}/offsets/0"

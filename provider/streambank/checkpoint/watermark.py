@@ -24,11 +24,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CommittedWatermark:
-    """The newest committed batch, and the watermark that it ran with.
-
-    Attributes:
-        watermark_ms: Milliseconds since the epoch; None where the query has none, or none yet.
-    """
+    """The newest committed batch, and the watermark that it ran with; None for none, or none yet."""
 
     batch: int
     watermark_ms: int | None

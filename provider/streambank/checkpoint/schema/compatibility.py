@@ -73,10 +73,7 @@ class Difference(JsonObject):
     """One thing that is another one.
 
     Attributes:
-        store: The store, or None for the operator as a whole.
-        family: The column family, where the store has several; else None.
         column: The column, such as `value.total`; None for all of it.
-        do: What to do; empty for nothing.
         loses: Spark goes on, and what was stored is lost or taken for something else.
     """
 
@@ -92,12 +89,7 @@ class Difference(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class SettingChange(JsonObject):
-    """A setting that the old state keeps, whatever the new query's session says.
-
-    Attributes:
-        before: What the old state has; None where it says nothing.
-        after: What the new one was made with.
-    """
+    """A setting that the old state keeps, whatever the new query's session says."""
 
     name: Annotated[str, JsonName("setting")]
     before: str | None
@@ -109,7 +101,6 @@ class SchemaComparison:
     """What Spark would say.
 
     Attributes:
-        operators: The operators of either: id, name before and name after.
         settings: Settings that differ, of which the old ones stay.
     """
 
@@ -356,11 +347,7 @@ class ColumnChange:
     """What is another one in a column.
 
     Attributes:
-        column: Its path, such as `value.total`.
         what: `added`, `dropped`, `renamed`, `type`, `null`, `metadata`.
-        before: What was stored; empty for nothing.
-        after: What is new; empty for nothing.
-        allowed: Whether Spark goes on with it.
         loss: What of the stored values is lost or read as something else; empty for nothing.
     """
 
@@ -410,7 +397,6 @@ def changes_by_place(old: Type, new: Type, path: str) -> Iterator[ColumnChange]:
 
 
 def _counted(stored: list[Any], wanted: list[Any], path: str) -> Iterator[ColumnChange]:
-    """Another number of columns, which Spark never takes."""
     before, after = ({field["name"]: field for field in fields} for fields in (stored, wanted))
     for name in before.keys() - after.keys():
         yield ColumnChange(f"{path}.{name}", "dropped", _told(before[name]), "", False)
@@ -490,7 +476,6 @@ def _readable(old: Type, new: Type) -> bool:
 
 
 def _avro(kind: Type) -> str | None:
-    """The Avro type that Spark makes of a type; None where it has none."""
     if not isinstance(kind, Mapping):
         name = str(kind)
         decimal = _DECIMAL.match(name)
@@ -535,6 +520,5 @@ def _told(field: Any) -> str:
 
 
 def _collation(field: Any) -> str | None:
-    """The collation of a column's text; None for the ordinary one."""
     found = (field.get("metadata") or {}).get(_COLLATIONS)
     return None if not found else ", ".join(str(one) for _, one in sorted(found.items()))

@@ -22,7 +22,6 @@ class KeptSetting:
 
     Attributes:
         kept: Its value in the checkpoint, which counts.
-        hdfs_backed: Whether the state is, and so cannot be repartitioned.
     """
 
     name: str
@@ -35,7 +34,6 @@ class KeptSetting:
         return f"{self.name} is declared as {self.declared}, and the checkpoint keeps {self.kept}."
 
     def way_out(self, job: str) -> str:
-        """What changes it, as a sentence."""
         if self.hdfs_backed and self.name in (_PARTITIONS, _PROVIDER):
             more = f" --partitions {self.declared}" if self.name == _PARTITIONS else ""
             return (
@@ -50,8 +48,7 @@ class KeptSetting:
 def kept_settings(closure: Closure, declared: Mapping[str, str]) -> list[KeptSetting]:
     """Declared settings to which a query does not listen, since its checkpoint keeps other values.
 
-    Returns:
-        Nothing for a query without state: a number of partitions counts from its next start on.
+    None of a query without state: a number of partitions counts from its next start on.
     """
     if not closure.operators:
         return []

@@ -31,7 +31,6 @@ def named_fields(text: str, key: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         text: A JSON object of some of the fields, or the only field as text.
-        key: Spark's JSON of the key, a struct.
 
     Raises:
         InputError: It does not fit the key (code `bad-key-text`).
@@ -95,7 +94,6 @@ def bad_key(text: str, key: Mapping[str, Any], why: str) -> InputError:
 
 
 def _example(key: Mapping[str, Any]) -> str:
-    """A JSON object with a field that is easily written; a window is not, if there is another one."""
     fields = _fields(key)
     name = next((name for name, kind in fields.items() if isinstance(kind, str)), next(iter(fields), None))
     return "" if name is None else json.dumps({name: _value(fields[name])}, ensure_ascii=False)

@@ -19,11 +19,7 @@ _PROPERTIES = ("timeMode", "outputMode")
 
 @dataclass(frozen=True, slots=True)
 class StoreSchema:
-    """One state store.
-
-    Attributes:
-        versions: What each of its schema files says, oldest first; only version 3 has more than one.
-    """
+    """One state store; what each of its schema files says, oldest first (only version 3 has several)."""
 
     store: str
     versions: tuple[tuple[Columns, ...], ...]
@@ -44,8 +40,6 @@ class OperatorSchema:
 
     Attributes:
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-        properties: `timeMode` and `outputMode` of a transformWithState.
-        variables: Its state variables with their kinds, such as `ValueState`.
     """
 
     operator: int
@@ -73,7 +67,6 @@ def read_query_schema(
     """The schema of the state in a closure.
 
     Args:
-        paths: The files of one batch's closure, and no others.
         read: Reads one of them; asked for operator metadata and schemas only.
 
     Raises:

@@ -28,9 +28,6 @@ def names_apart(names: Sequence[str]) -> list[str]:
 
     Spark names the columns of an aggregation's value after its buffers, so two sums are both called `sum`;
     and the key of `dropDuplicates` may have two columns of one name. Here the second one is `sum_2`.
-
-    Args:
-        names: As they are stored; case plays no part.
     """
     taken: set[str] = set()
     stored = {name.casefold() for name in names}
@@ -51,8 +48,6 @@ class Columns:
 
     Attributes:
         family: Name of the column family; `default` where there is but one kind.
-        key: Spark's JSON of the key, a struct.
-        value: Spark's JSON of the value, a struct.
         value_id: How many times the value's schema has evolved (version 3 only).
     """
 
@@ -87,7 +82,6 @@ class Columns:
 
     @property
     def keyless(self) -> bool:
-        """Whether there is no key, so that there is one row at most."""
         return all(one.get("type") == "void" for one in _fields(self.key))
 
 
@@ -152,9 +146,6 @@ def is_keyless(schema: bytes) -> bool | None:
 
 def parse_variables(data: bytes, path: str) -> Variables | None:
     """The state variables in an operator's metadata; None where it has none, or an unknown shape.
-
-    Args:
-        data: The bytes of `state/<operator>/_metadata/v2/<batch>`.
 
     Raises:
         FormatError: It is no operator metadata.
@@ -234,7 +225,6 @@ def _check_type(kind: Any) -> None:
 
 
 def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """The fields of a struct, and of structs in them."""
     for field in kind.get("fields", ()) if isinstance(kind, dict) else ():
         yield field
         yield from _fields(field["type"])

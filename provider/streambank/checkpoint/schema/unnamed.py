@@ -27,16 +27,10 @@ _LIMIT = ([("key", "void")], [("value", "long")])
 
 
 def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ...]:
-    """Write operator metadata of version 1 for each operator that has none, as Spark 4.0 writes it.
+    """Write operator metadata of version 1, as Spark 4.0 does, where a copy has none; gives the paths.
 
-    Spark's state reader takes from it how the keys of session windows are encoded in RocksDB, and which
-    columns of a key say in what partition a row is.
-
-    Args:
-        checkpoint: A copy that no query reads.
-
-    Returns:
-        The files, relative to the checkpoint. None for an operator one of whose stores has no schema.
+    None for an operator one of whose stores has no schema. Spark's state reader takes from it how the keys of
+    session windows are encoded in RocksDB, and which columns of a key say in what partition a row is.
 
     Raises:
         FormatError: A schema is not understood.
@@ -95,7 +89,6 @@ def operator_name(stores: Mapping[str, Columns]) -> str:
 
 
 def _unnamed(checkpoint: Readable, closure: Closure) -> Iterator[tuple[OperatorState, dict[str, Columns]]]:
-    """Operators without metadata, each of whose stores has a schema."""
     parts = [part for part in map(classify, closure.paths) if part.kind is Kind.SCHEMA_V2]
     schemas = {(part.operator, part.store): part.path for part in parts}
     for operator in closure.operators:

@@ -39,9 +39,6 @@ class UnreadableLineageError(Exception):
 def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
     """The versions before this changelog's own, back to and with a snapshot (or version 1), oldest first.
 
-    Args:
-        head: The first `HEAD_BYTES` of the changelog.
-
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.
         FormatError: `half-written`, or `unknown-version` for a changelog of a newer Spark.
@@ -74,9 +71,6 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
 
 def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
     """The first plain bytes of a state file, at most `wanted_bytes`; less where the file ends before.
-
-    Args:
-        head: The file from its beginning; it may be cut off behind what is needed.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.

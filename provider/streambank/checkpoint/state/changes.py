@@ -37,8 +37,6 @@ class RowChange:
         action: `put` replaces the value of the key, `merge` adds an element to it (a list), `delete` removes
             the key.
         family: The number of the column family; None for a store without.
-        key: The bytes of the key, without the number.
-        value: Those of the value; empty for `delete`.
     """
 
     action: Literal["put", "delete", "merge"]
@@ -82,14 +80,10 @@ def _known_size(size: int, path: str) -> int:
 
 
 def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[RowChange, ...]:
-    """The first changes in a delta, a snapshot or a changelog.
+    """The changes that are whole within the first bytes of a delta, a snapshot or a changelog.
 
     Args:
-        data: The file from its beginning; it may be cut off behind what is read.
         path: Its path, whose ending says what it is.
-
-    Returns:
-        The changes that are whole within these bytes.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.

@@ -21,9 +21,6 @@ def cut_off(path: str, size_bytes: int, read: ReadRange) -> str | None:
     """Why a state file cannot be complete, as half a sentence; None where nothing speaks against it.
 
     Costs one read of a small file, two reads of a larger one.
-
-    Args:
-        path: A delta, a snapshot or a changelog.
     """
     if size_bytes == 0:
         return "is empty"

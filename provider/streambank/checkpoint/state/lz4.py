@@ -29,9 +29,7 @@ class Block:
     """One block of a stream.
 
     Attributes:
-        stored: Whether its bytes are kept as they are.
         data: Its bytes, as they are in the file; fewer than its header says where the file was cut off.
-        plain_bytes: How many bytes they stand for.
         checksum: Of these: the lower 28 bits of XXH32 with seed 0x9747B28C.
     """
 
@@ -42,10 +40,7 @@ class Block:
 
 
 def blocks(data: bytes) -> Iterator[Block]:
-    """The blocks of a stream up to its end mark.
-
-    Args:
-        data: The stream from its beginning; it may be cut off behind what is read of it.
+    """The blocks of a stream up to its end mark; it may be cut off behind what is read of it.
 
     Raises:
         LZ4Error: The bytes are not such a stream, or were cut off within a header.
@@ -80,9 +75,6 @@ def is_end_mark(tail: bytes) -> bool:
 
 def decompress_prefix(data: bytes, wanted_bytes: int) -> bytes:
     """The first bytes of a stream, at most `wanted_bytes` (less where the stream ends before).
-
-    Args:
-        data: The stream from its beginning; it may be cut off behind what is wanted.
 
     Raises:
         LZ4Error: The bytes are not such a stream, or were cut off too early.

@@ -42,12 +42,7 @@ ReadRange = Callable[[str, int, int | None], bytes]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """A file that a snapshot names.
-
-    Attributes:
-        name: Its name in `SSTs/` or `logs/`.
-        size_bytes: The size that it must have.
-    """
+    """A file that a snapshot names in `SSTs/` or `logs/`, and the size that it must have."""
 
     name: str
     size_bytes: int
@@ -58,8 +53,6 @@ class ZipMetadata:
     """What a snapshot is made of.
 
     Attributes:
-        ssts: Files in `SSTs/`.
-        wals: Files in `logs/`.
         keys: Rows, of all column families; None where Spark did not count.
         version: What it says of its own format: 2 is only of Spark 4.0, for checkpoint format v2; else 1;
             None where it was not read.
@@ -97,9 +90,6 @@ def _is_secondary(family: str) -> bool:
 
 def with_secondary_families(data: bytes, path: str, internal_keys: int) -> bytes:
     """A snapshot of a join in which rows are counted once; its other members stay as they are.
-
-    Args:
-        internal_keys: How many rows its secondary families have.
 
     Raises:
         FormatError: It is not understood, or counts fewer rows than that (code `half-written`).

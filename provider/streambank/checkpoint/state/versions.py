@@ -38,7 +38,6 @@ class Chain:
     """The files of one version of one store in one partition.
 
     Attributes:
-        rows: Rows of that version where a snapshot of just this version counts them.
         base_version: The version of the newest snapshot used; 0 where all changes from the first on are.
         base_rows: Rows of that version where its snapshot counts them; RocksDB: 0 where there is none.
         newest: Those of the files that Spark loads if nothing is damaged: the newest snapshot, and the
@@ -81,8 +80,6 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
     """The files that make a version of a store.
 
     Args:
-        rocksdb: RocksDB's files, or else those of the HDFS-backed store.
-        key: The version wanted, with its unique id in checkpoint format v2.
         safe: Also one older snapshot with the changes after it, where there is one.
 
     Raises:
