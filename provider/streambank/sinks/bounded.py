@@ -68,7 +68,7 @@ class BoundedGuard:
         return self._guard.roll_back(standing, changing)
 
     def lost(self) -> list[str]:
-        """Data files of its newest version that are gone; none of a kind of table that is not looked through.
+        """Data files of its newest version that are gone; none of a kind that is not looked through.
 
         Raises:
             StorageError: It cannot be asked (code `sink-not-reachable`).

@@ -33,7 +33,6 @@ class DeclaredSink:
             again. `idempotent-by-key`: what comes again overwrites what is there.
         table: The table: a location (`delta`), an identifier (`iceberg`) or a name (`ledger`); for the two
             last kinds what messages call the sink.
-        query: The query that writes it; None for the only one.
         writer: `delta`: under which id batches are in its log; None for the query id.
         url: `ledger`: the database, as SQLAlchemy reads it. A `${NAME}` is read when it is asked.
         rows: `ledger`: tables whose rows have the columns `query_id` and `batch_id`.
@@ -67,7 +66,6 @@ class DeclaredSink:
         A variable that is not set makes a table that cannot be asked.
 
         Args:
-            connector: The Delta table that Spark's own sink writes to.
             tags: Of which savepoints the tags are that it leaves in Iceberg; None to leave none.
         """
         try:
@@ -135,15 +133,12 @@ def settle_declared_tags(
 ) -> list[TagReport]:
     """Bring the tags of a job's savepoints up to date in each Iceberg table that it declares.
 
-    Never raises: what cannot be done now, the next call does.
+    Never raises: what cannot be done now, the next call does. Reports of tables in which something was
+    done, or could not be.
 
     Args:
         refs: Under which name the savepoints of each query are listed.
-        replicas: Where copies of them are.
         ensure: Ids of savepoints that were just listed, by that name: their tags must be there.
-
-    Returns:
-        Of each table in which something was done, or could not be.
     """
     from streambank.sinks.bounded import SETTLE_S, within
     from streambank.sinks.tags import TagReport, settle_tags
@@ -169,9 +164,5 @@ def settle_declared_tags(
 
 
 def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[DeclaredSink, ...]:
-    """Those that a query writes to.
-
-    Args:
-        query: The query, `main` or None for the only one.
-    """
+    """The sinks that a query writes to; `main` or None is the only query."""
     return tuple(sink for sink in sinks if (sink.query or MAIN) == (query or MAIN))

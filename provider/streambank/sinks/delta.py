@@ -49,7 +49,6 @@ class DeltaGuard(AskedTable):
 
     Args:
         writer: Under which id the query's batches are in the log: the query id, or the application's own.
-        options: Options of delta-rs for the storage, besides what the environment says.
         by_connector: Spark's own sink writes it, which does not compute a batch that it takes for done.
         own_name: The id is the application's own: another query id does not change it.
     """
@@ -129,7 +128,6 @@ class DeltaGuard(AskedTable):
         return self._judge(batch, version, holds, later)
 
     def _judge(self, batch: int, version: int, holds: int, later: Sequence[DeltaCommit]) -> TableStanding:
-        """By the commits since the version of the savepoint."""
         since = self._rolled_back_at(batch, version, holds, later)
         after = [commit for commit in later if commit.version > since]
         own = [commit for commit in after if self._writer in commit.transactions]
@@ -333,7 +331,6 @@ class DeltaGuard(AskedTable):
                     raise
 
     def _is_committed(self, version: int, own: str) -> bool:
-        """Whether a version of the table is a rollback of ours."""
         try:
             return self._log().commit(version).mark.get("id") == own
         except NotFoundError:

@@ -49,11 +49,10 @@ _MOST_MS = 253_402_300_800_000
 
 
 class DeltaFile(NamedTuple):
-    """A data file as a version has it: with the deletion vector that marks rows of it as deleted, if any.
+    """A data file as a version has it, with the deletion vector that marks rows of it as deleted.
 
     Attributes:
-        vector: Which deletion vector; empty for none.
-        vector_file: The file in which that is; empty where it is in the log itself.
+        vector_file: The file that the vector is in; empty where it is in the log itself.
     """
 
     path: str
@@ -67,11 +66,9 @@ class DeltaCommit:
 
     Attributes:
         transactions: The newest batch of each writer that the commit names, by the writer's id.
-        operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
         rows: Rows that it added; None where a file does not tell.
         restored: Which version it restores; None for another operation, or where it does not tell.
         changes: Whether rows, schema or properties are others after it; compaction changes none of them.
-        table: The table's id, where the commit tells.
         at: When it was committed, by the clock of its writer; None where it does not tell.
         mark: What a rollback of Streambank left.
     """
@@ -167,9 +164,6 @@ class DeltaLog:
 
     def newest_with(self, newest: int, writer: str, batch: int | None) -> tuple[int, int] | None:
         """The version right before the first later batch of a writer, and the batch that it holds.
-
-        Args:
-            batch: Up to which batch; None for the newest there is.
 
         Returns:
             None where none of the newest 10,000 entries names a batch of the writer up to that one, or one of

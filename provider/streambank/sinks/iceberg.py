@@ -147,11 +147,7 @@ def _number(text: str | None) -> int | None:
 
 
 class IcebergGuard(AskedTable):
-    """An Iceberg table that a query writes to.
-
-    Args:
-        scope: Of which savepoints tags are; None to leave none.
-    """
+    """An Iceberg table that a query writes to; it leaves tags of savepoints of `scope`."""
 
     kind = KIND
     keeps = ("snapshot", "table_uuid", "sink_batch", "tag")
@@ -163,7 +159,6 @@ class IcebergGuard(AskedTable):
         self._scope = scope
 
     def _history(self) -> _History | None:
-        """The history of the table as it is now; None where there is none."""
         with self._place.opened() as table:
             return None if table is None else _History(table, self._query_id)
 
@@ -219,7 +214,6 @@ class IcebergGuard(AskedTable):
         return self._judge(batch, snapshot, holds, history)
 
     def _judge(self, batch: int, snapshot: int, holds: int, history: _History) -> TableStanding:
-        """By the snapshots between that of the savepoint and the current one."""
         saved = history.get(snapshot)
         current = history.line(history.current)
         there = {entry.id for entry in current}

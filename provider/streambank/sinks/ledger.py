@@ -45,9 +45,6 @@ class LedgerGuard(AskedTable):
 
     Args:
         path: How messages and records call it; without credentials.
-        url: Where the database is, as SQLAlchemy reads it.
-        table: The ledger, with its schema where it has one (`sales.streambank_batches`).
-        rows: Tables whose rows have the columns `query_id` and `batch_id`.
         overwrites: A batch that comes again overwrites its rows by their key, so that only the ledger has to
             go back.
     """
@@ -73,7 +70,6 @@ class LedgerGuard(AskedTable):
         self._overwrites = overwrites
 
     def _capture(self, batch: int, record: dict[str, Any]) -> str:
-        """The newest line of the query up to `batch`."""
         with self._connected() as connection:
             record["sink_batch"] = self._newest(connection, up_to=batch)
             record["run_id"] = self._run(connection, record["sink_batch"])
@@ -174,7 +170,6 @@ class LedgerGuard(AskedTable):
         return f"{newest} of {lines}"
 
     def _run(self, connection: Connection, batch: int | None) -> str | None:
-        """Which run of the query wrote a line; None where the ledger does not tell."""
         found = None if batch is None else self._value(connection, "run_id", batch)
         return None if found is None else str(found)
 

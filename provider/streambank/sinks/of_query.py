@@ -37,11 +37,7 @@ class QuerySinks:
     named: SinkCapture | None = None
 
     def covers(self, kind: str) -> bool:
-        """Whether what Spark calls `kind` is one of the tables or plain sinks.
-
-        Args:
-            kind: Spark's word, as savepoints of a job keep it that declared nothing.
-        """
+        """Whether what Spark calls `kind`, as old savepoints keep it, is one of the tables or plain sinks."""
         if kind == "DeltaSink":
             return any(table.kind == DELTA for table in self.tables)
         return bool(self.tables or self.plain) and harm_of(kind) == "unknown"
@@ -61,7 +57,6 @@ def sinks_of_query(
     Args:
         description: What Spark said of the sink to the query's last driver; None where nothing is known.
         query_id: The query's id; None where nothing is known, and so nothing can be asked about.
-        tags: Of which savepoints the tags are that a capture leaves in Iceberg; None to leave none.
     """
     named = sink_from_description(description) if description else None
     connector = _delta_location(description)

@@ -44,9 +44,5 @@ def query_folder(query: str) -> str:
 
 
 def batch_folder(directory: str, batch: int) -> str:
-    """Where the rows of one batch are that are kept as Parquet.
-
-    Args:
-        directory: The directory of a `Redirect` with `scratch`.
-    """
+    """Where the rows of one batch are that are kept as Parquet."""
     return f"{directory}/batch={batch}"

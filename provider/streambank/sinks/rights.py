@@ -20,11 +20,7 @@ def lacks_right(error: BaseException) -> bool:
 
 
 def no_right_to_roll_back(name: str, said: str) -> RefusedError:
-    """The refusal of a rollback that storage or catalog does not allow.
-
-    Args:
-        said: What the library says, without secrets.
-    """
+    """The refusal of a rollback that storage or catalog does not allow; no secret may be in `said`."""
     return RefusedError(
         f"The {name} was not rolled back and is as it was: the right to change it is missing: {said}",
         code="sink-cannot-roll-back",

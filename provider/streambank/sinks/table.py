@@ -40,11 +40,9 @@ class TableStanding:
     """Where a table stands against the batch of a savepoint.
 
     Attributes:
-        kind: `delta`, `iceberg` or `ledger`.
         position: `even`: it holds the query's batches up to the savepoint's and no later one; `ahead`: it has
             later ones; `behind`: it lacks some; `diverged`: it went back further since, and has other batches
             of those numbers; `not-known`: it cannot be asked, or does not tell.
-        sink_batch: The newest batch of the query that it holds; None where it holds none.
         later_batches: How many batches of the query after the savepoint's it holds.
         later_rows: Their rows; None where the table does not tell.
         others: What others have changed since the savepoint's batch, which a rollback would undo.
@@ -182,10 +180,8 @@ class TableRollback:
     """What a rollback of a table did.
 
     Attributes:
-        batch: The batch that it is at now.
         done: What was done, as a sentence; empty where there was nothing to do.
         rows: How many rows of later batches are gone from it; None where it does not tell.
-        target: The version or snapshot that it went back to.
     """
 
     kind: str
@@ -210,8 +206,7 @@ class TableGuard(Protocol):
     """
 
     @property
-    def kind(self) -> str:
-        """`delta`, `iceberg` or `ledger`."""
+    def kind(self) -> str: ...
 
     @property
     def path(self) -> str:
@@ -225,23 +220,14 @@ class TableGuard(Protocol):
         """Where the table is at a batch. Never raises."""
 
     def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """Where the table stands against a savepoint. Reads only, and never raises.
-
-        Args:
-            record: What the savepoint keeps of the table; None where it was taken without.
-        """
+        """Where the table stands against a savepoint, by its record. Reads only, and never raises."""
 
     def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """Whether its batch of this number is the one that it held at a moment. Never raises.
+        """Whether its batch of this number is the one that it held at a moment; None where that is not known.
 
-        A savepoint that says nothing of a table has only the number of its batch. The table may have been
-        rolled back further since, and hold another batch of that number.
-
-        Args:
-            at: The moment. Clocks may differ by less than it takes to restore a job and to start it.
-
-        Returns:
-            None where what the table remembers does not tell.
+        Never raises. A savepoint that says nothing of a table has only the number of its batch. The table may
+        have been rolled back further since, and hold another batch of that number. Clocks may differ by less
+        than it takes to restore a job and to start it.
         """
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
@@ -250,7 +236,6 @@ class TableGuard(Protocol):
         A second call goes on from what the first one has done.
 
         Args:
-            standing: How it stood when a person decided.
             changing: Entered around the change. Where it was not entered, the table is as it was; what it
                 raises ends the rollback.
 
@@ -266,7 +251,6 @@ class AskedTable(ABC):
 
     Attributes:
         keeps: Fields of its record that are None before the table was asked.
-        skips_computing: As `TableStanding.skips_computing`.
     """
 
     kind: str
@@ -308,8 +292,7 @@ class AskedTable(ABC):
         """As `stand`; raises where the table cannot be asked."""
 
     @abstractmethod
-    def _same_batch(self, batch: int, at: datetime) -> bool | None:
-        """As `same_batch`; raises where the table cannot be asked."""
+    def _same_batch(self, batch: int, at: datetime) -> bool | None: ...
 
     def _not_known(self, batch: int, why: str, hint: str, *, transient: bool = False) -> TableStanding:
         return TableStanding(

@@ -44,11 +44,7 @@ _TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class TagScope:
-    """Of which savepoints tags are.
-
-    Attributes:
-        repository: The repository's id.
-    """
+    """Of which savepoints tags are: those of a job in the repository of an id."""
 
     repository: str
     job: str
@@ -70,12 +66,7 @@ class TagScope:
 
 @dataclass(frozen=True, slots=True)
 class TagReport(JsonObject):
-    """What became of the tags in one table.
-
-    Attributes:
-        added: Tags of listed savepoints that were missing.
-        warnings: What could not be done; the next take or expire tries again.
-    """
+    """What became of the tags in one table; the next take or expire tries again what it warns of."""
 
     table: str
     removed: tuple[str, ...] = ()
@@ -141,7 +132,6 @@ def settle_tags(
     Never raises: what cannot be done now, the next call does.
 
     Args:
-        replicas: Where copies of them are.
         ensure: Ids of savepoints that were just listed, and must have their tags.
     """
     scope = TagScope(repository.id, job)
@@ -176,7 +166,6 @@ def _tags(place: IcebergTable, scope: TagScope) -> dict[str, int]:
 def _stale(
     tags: Mapping[str, int], scope: TagScope, repository: Store, replicas: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Those without a savepoint, and why it is not known of some."""
     left = set(tags) - _there(tags, scope, repository)
     for location in replicas if left else ():
         try:

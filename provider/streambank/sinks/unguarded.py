@@ -31,13 +31,10 @@ _REPEATS = ("kafka", "KafkaSink", "KafkaTable", "KafkaSourceProvider$KafkaTable"
 
 
 def harm_of(kind: str) -> Harm:
-    """What going back does to a sink.
+    """What going back does to a sink that Spark calls by this word.
 
     Delta, Hudi, Iceberg and the file sink compare batch ids with what they have committed. Iceberg calls
     itself by the name of its table, so it is `unknown` here.
-
-    Args:
-        kind: Spark's word for the sink, as a savepoint keeps it.
     """
     word = _SPARK_PACKAGE.sub("", kind).rstrip("$")
     if word in _KEEPS_NOTHING:
@@ -50,11 +47,7 @@ def harm_of(kind: str) -> Harm:
 
 
 def guard_of(sink: Mapping[str, Any]) -> str:
-    """What a restore to a batch before the newest one does to a sink, in words.
-
-    Args:
-        sink: A sink as a savepoint keeps it: `kind` and `guarded`.
-    """
+    """What a restore to a batch before the newest one does to a sink as a savepoint keeps it, in words."""
     if sink.get("guarded"):
         return "guarded"
     return {
@@ -73,12 +66,7 @@ def sink_name(kind: str, path: str) -> str:
 
 
 class UnguardedSink:
-    """A sink of a kind that a restore cannot roll back.
-
-    Args:
-        kind: Spark's word for it.
-        path: Spark's whole description.
-    """
+    """A sink of a kind that a restore cannot roll back; its path is Spark's whole description."""
 
     keeps_files = False
 

@@ -26,8 +26,6 @@ class FileSinkCapture:
     """A file sink (`writeStream.format("parquet" | "json" | ...)`) whose output directory is known.
 
     Args:
-        location: The output directory, as users write it.
-        store: The same directory, opened; opened from `location` when left out.
         found: Where the directory was found, for one that nobody named; empty for one that was.
     """
 
@@ -93,7 +91,6 @@ class FileSinkCapture:
         return Captured(record, self._store, files_of_log, said, later=partial(self._missing, named))
 
     def _missing(self, named: NamedFiles) -> dict[str, Any]:
-        """What is missing of the data files, which a restore of the savepoint will be refused for."""
         try:
             found = look_for(self._store, named)
         except StreambankError:

@@ -35,12 +35,7 @@ class LogComparison:
 
     Fill `log` with the entries of the sink's own log, then call `find_later`.
 
-    Args:
-        saved: The files of the savepoint's log.
-        listing: Every file below the output directory.
-
     Attributes:
-        log: The files of the sink's own log.
         later: Files there that the savepoint does not know, by key, with their sizes in bytes.
         aside: Files of the savepoint that an earlier rollback set aside: key to where each lies.
 
@@ -91,11 +86,7 @@ class LogComparison:
         self._tables.run("DELETE FROM named")
 
     def find_later(self, unfinished: Iterable[str]) -> None:
-        """Find the files that the savepoint does not know.
-
-        Args:
-            unfinished: More such files, by key: a rollback was about to set them aside.
-        """
+        """Find the files that the savepoint does not know, and those that a rollback was about to move."""
         self._tables.run(
             "INSERT INTO foreign_files SELECT name, inside FROM named "
             "EXCEPT SELECT name, inside FROM ours ORDER BY 1, 2"
@@ -116,11 +107,9 @@ class LogComparison:
         return self._tables.number("SELECT EXISTS (SELECT 1 FROM foreign_files)") == 1
 
     def later_outside(self) -> int:
-        """How many such files lie outside the output directory."""
         return self._tables.number("SELECT count(*) FROM foreign_files WHERE NOT inside")
 
     def missing(self) -> int:
-        """How many files of the savepoint are neither in place nor set aside."""
         return self._tables.number(
             "SELECT (SELECT count(*) FROM ours WHERE NOT inside) + (SELECT count(*) FROM absent) "
             "- (SELECT count(*) FROM back)"
@@ -184,8 +173,6 @@ class LogComparison:
 
 
 class _Column(Mapping[str, T]):
-    """A table of names and values as a mapping."""
-
     def __init__(self, tables: Scratch, table: str, read: Callable[[Any], T]) -> None:
         self._tables = tables
         self._table = table

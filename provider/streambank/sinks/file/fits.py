@@ -19,12 +19,7 @@ Windows = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """What the times of a log say.
-
-    Attributes:
-        agree: Batches whose entries were written while the query ran them.
-        against: Batches whose entries were not.
-    """
+    """What the times of a log say: which entries were written while the query ran their batches."""
 
     agree: tuple[int, ...]
     against: tuple[int, ...]
@@ -35,9 +30,6 @@ def windows_of(files: Iterable[tuple[str, int]]) -> Windows:
 
     What a restore has written there is older than `metadata`, which it writes last. A copy whose files do not
     keep their times shows no batch, or ones that no log agrees with.
-
-    Args:
-        files: The checkpoint's `metadata`, `offsets/...` and `commits/...` with their times of change.
     """
     times = dict(files)
     began = times.get("metadata", 0)
@@ -52,11 +44,7 @@ def windows_of(files: Iterable[tuple[str, int]]) -> Windows:
 
 
 def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> ClockFit:
-    """Compare a log with the batches of a checkpoint.
-
-    Args:
-        entries: The batch of each entry of the log, and when that was written.
-    """
+    """Compare a log with the batches of a checkpoint."""
     agree: list[int] = []
     against: list[int] = []
     for batch, written in entries:

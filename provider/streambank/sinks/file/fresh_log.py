@@ -35,7 +35,6 @@ class NewOutput(JsonObject):
     """An output directory that was begun.
 
     Attributes:
-        path: Where the query goes on writing.
         instead_of: Where it wrote before; the rows up to `batch` stay there.
         batch: The batch up to which the new log says nothing.
     """
@@ -71,9 +70,6 @@ def _is(store: Store, info: FileInfo, begun: Mapping[str, bytes]) -> bool:
 
 def begin_output(saved: SavedLog, store: Store, instead_of: str) -> NewOutput:
     """Write the log of a new output; nothing may write there meanwhile.
-
-    Args:
-        store: The new output directory, empty or begun by an earlier try.
 
     Raises:
         ConflictError: `sink-moved`: something else is in the directory now.

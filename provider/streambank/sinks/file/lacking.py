@@ -24,7 +24,6 @@ class Lacking:
 
     Attributes:
         missing: How many files are gone, have another size, or lie outside of the output directory.
-        named: How many the log names.
     """
 
     missing: int
@@ -46,9 +45,6 @@ class Lacking:
 
 def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
     """Look for every data file that readers of an output would read.
-
-    Args:
-        entries: The entries of its log that tell.
 
     Raises:
         NotFoundError, FormatError: An entry went away, or cannot be understood.

@@ -36,12 +36,10 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<host>[^/]*))?(?
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file that the log names.
+    """One data file that the log names, with the size and the time (ms since 1970) that it says.
 
     Attributes:
         key: Relative to the output directory; None where the file lies outside of it.
-        size_bytes: Its size as the log says.
-        written_ms: When it was written as the log says, in ms since 1970; None where it does not say.
     """
 
     uri: str
@@ -56,12 +54,7 @@ class DataFile:
 
 
 class Roots:
-    """The output directory under every spelling that entries of its log may use.
-
-    Args:
-        locations: Where the directory is now, and where it was before it moved (canonical, not
-            percent-encoded).
-    """
+    """The output directory under every spelling of entries: where it is, and where it was before."""
 
     def __init__(self, *locations: str) -> None:
         self._roots = tuple(dict.fromkeys(_split(location) for location in locations))
@@ -69,8 +62,7 @@ class Roots:
     def key(self, uri: str) -> str | None:
         """The path of a data file relative to the output directory; None where it lies outside.
 
-        Args:
-            uri: As the log spells it: Java's spelling of a URI, percent-encoded.
+        The log spells it as Java spells a URI, percent-encoded.
         """
         scheme, host, path = _split(uri)
         if "://" in uri or uri.startswith("file:"):
@@ -105,9 +97,6 @@ def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
 
     A log that was ever compacted tells nothing by its first entry: Spark deletes old ones by their age, so
     some may be left of those that a compaction has replaced.
-
-    Args:
-        names: Every entry of the log, those of later batches too.
 
     Raises:
         NotFoundError: `missing-log-entry`: one of them is not there any more.
@@ -194,11 +183,7 @@ def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -
 def without_files(
     data: Iterable[bytes], path: str, roots: Roots, left_out: Container[str]
 ) -> Iterator[bytes]:
-    """The same entry without some data files.
-
-    Args:
-        left_out: The files, by `DataFile.name`.
-    """
+    """The same entry without some data files, which are called by `DataFile.name`."""
     version, objects = parse_log_entry(data, path)
     kept = (one for one in objects if _data_file(one, path, roots).name not in left_out)
     yield from format_log_entry(version, kept)

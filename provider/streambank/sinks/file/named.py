@@ -22,9 +22,6 @@ class NamedFiles:
     outside of the output directory), whether it lies inside, a digest of its URI, its size in bytes, when
     it was written (in ms since 1970).
 
-    Args:
-        *tables: Tables that `scratch` must have besides.
-
     Raises:
         StorageError: From each method: the temporary directory has no room (code `disk-full`).
     """
@@ -50,7 +47,6 @@ class NamedFiles:
         self.add(read_entry(store, name, roots))
 
     def rows(self) -> int:
-        """How many lines name a file."""
         return self.scratch.number("SELECT count(*) FROM named")
 
     def totals(self) -> tuple[int, int]:

@@ -45,7 +45,6 @@ class Nearby:
     """What a look came to.
 
     Attributes:
-        sink: URI of the output directory that is the query's; None where none is proven to be.
         candidates: URIs of others that may be, the nearest first.
         why_not: Why there was no look; empty where there was one.
     """
@@ -57,8 +56,6 @@ class Nearby:
 
 @dataclass(slots=True)
 class _Seen:
-    """Output directories and other checkpoints that were found, the nearest first."""
-
     outputs: list[Path] = field(default_factory=list)
     checkpoints: list[Path] = field(default_factory=list)
     whole: bool = True
@@ -100,11 +97,7 @@ def may_be_of(output: str, checkpoint: str) -> bool:
 def skipped_by(checkpoint: str, outputs: Iterable[str], first: int, last: int) -> str | None:
     """The output whose log had some batches of a query before the query planned them: Spark skipped those.
 
-    Args:
-        outputs: Output directories of the query; where there are none, one is looked for near the checkpoint.
-
-    Returns:
-        URI of the output; None where none is known to be it, or more than one may.
+    Without `outputs` one is looked for near the checkpoint. None where none is known, or several may be it.
     """
     place = local_path(checkpoint)
     if place is None:
@@ -255,7 +248,6 @@ def _is_folder(place: Path) -> bool:
 
 
 def _folders(folder: Path, device: int) -> list[Path]:
-    """The folders of a folder in which outputs or checkpoints may lie; none where it cannot be read."""
     found = []
     try:
         with os.scandir(folder) as entries:

@@ -45,7 +45,6 @@ class SavedLog:
     """The log as a savepoint keeps it, in terms of where the sink is now.
 
     Attributes:
-        files: The data files that were the output up to `batch`.
         moved: The sink is elsewhere than it was when the savepoint was taken.
     """
 
@@ -65,7 +64,6 @@ class FileSinkStanding:
             its log cannot be read; `moved`: it is even, but its log still points to where it was.
         sink_batch: The newest batch of the sink's log; None where it has none.
         later: Data files of later batches or of another timeline, by key, with their sizes.
-        later_outside: How many more lie outside the output directory.
         later_rows: Rows in `later`, where each file tells.
         missing: How many data files up to the savepoint's batch are gone or have another size, and are
             nowhere aside. Those that the log has forgotten since do not count.
@@ -73,8 +71,6 @@ class FileSinkStanding:
             (`retention`): a rollback leaves them out of the log that it writes.
         aside: Data files up to the savepoint's batch that an earlier rollback set aside: key to where it
             lies.
-        unfinished: A rollback was begun here and not finished.
-        problem: What is wrong with the log, for `damaged`.
         gap: Which entry the log lacks that Spark looks for when it goes on after the savepoint's batch, as a
             sentence; empty where it lacks none.
         unread: Its storage does not answer, so that nothing of it is known; `problem` says why.
@@ -225,9 +221,6 @@ class FileSinkStanding:
 
 def read_saved_log(record: Mapping[str, Any], content: Mapping[str, Chunks], now_uri: str) -> SavedLog:
     """Understand the log that a savepoint keeps.
-
-    Args:
-        content: Its files, by their names in the manifest (`_spark_metadata/12`).
 
     Raises:
         IntegrityError: The savepoint does not hold the whole log.

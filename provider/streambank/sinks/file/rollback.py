@@ -53,10 +53,7 @@ class RollbackReport(JsonObject):
     """What a rollback did.
 
     Attributes:
-        batch: The batch that the sink is at now.
         aside: Where later files lie now, relative to `path`; empty where there was nothing to do.
-        rows_aside: Their rows, where every file tells.
-        files_back: How many data files came back from an earlier rollback.
         files_forgotten: How many data files the log no longer names that is written: see `FileSinkStanding`.
     """
 
@@ -82,7 +79,6 @@ class SetAside:
 
     Attributes:
         folder: Where it lies, relative to the output directory.
-        batch: The batch that the sink was taken back to.
         called: Whose rollback it was, as `job` or `job/query`; None where the journal does not say.
     """
 
@@ -151,10 +147,7 @@ def rollbacks(store: Store) -> Sequence[str]:
 
 
 def was_rolled_back(store: Store, before: Collection[str]) -> bool:
-    """Whether a rollback was begun since a moment, or is not finished; what changes first is its journal.
-
-    Args:
-        before: What `rollbacks` said at that moment.
+    """Whether a rollback was begun that `before` does not name, or is not finished: its journal is first.
 
     Raises:
         FormatError: The journal of an unfinished rollback cannot be understood.
@@ -175,7 +168,6 @@ def roll_back(
     """Take the sink back to the savepoint's batch.
 
     Args:
-        store: The output directory; nothing else may write to it.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.
         accept_missing: Data files of the savepoint that are gone stay so. The log goes on naming those that
             it names now.
@@ -259,7 +251,6 @@ def _begin(
     supersedes: Sequence[str],
     before_change: BeforeChange,
 ) -> str:
-    """Create the journal in a separate folder, and return the folder."""
     files = len(standing.later) + len(standing.aside)
     if files * _LEAST_MEMORY_BYTES > MOST_MEMORY_BYTES:
         raise _too_many(store, files)
