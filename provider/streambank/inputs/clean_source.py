@@ -18,7 +18,6 @@ class Cleaning:
 
     Attributes:
         settings: Line and value of each setting that is not `off`.
-        not_known: Why nothing of this is known; empty where it is.
     """
 
     settings: tuple[tuple[int, str], ...] = ()
@@ -26,11 +25,7 @@ class Cleaning:
 
 
 def cleaning_of(application: str | Path) -> Cleaning:
-    """Read a PySpark application for the option.
-
-    Args:
-        application: Its path. Only a file of this machine is read.
-    """
+    """Read a PySpark application for the option, if it is a file of this machine."""
     try:
         tree = ast.parse(Path(application).read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError, RecursionError) as error:

@@ -47,12 +47,9 @@ class FilesStanding:
     """The files that a file source was read from after a savepoint.
 
     Attributes:
-        source: Its name in the offset log.
         read: How many files were read after it.
         checked: For how many of these it was checked whether they are there.
-        gone: Those of them that are not there.
         changed: Those of them that were written again since they were read, or are other files.
-        not_known: Why nothing of this is known; empty where it is.
         cleaning: What the application says of `cleanSource`; None if that was not read.
     """
 
@@ -80,7 +77,6 @@ class FilesStanding:
         return f"Source {self.source} has read {say_count(self.read, 'file')} after the savepoint. {said}"
 
     def says_gone(self) -> str:
-        """What is gone; empty where nothing is known to be."""
         if not self.gone:
             return ""
         return (
@@ -89,7 +85,6 @@ class FilesStanding:
         )
 
     def says_changed(self) -> str:
-        """What was changed; empty where nothing is known to be."""
         if not self.changed:
             return ""
         return (
@@ -141,7 +136,6 @@ def look_at_files(
 
     Args:
         live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
-        named: Locations that the job names, as for `standing_of`.
         patience_s: After so many seconds of reading and looking it is not known; None for no limit.
     """
     found = []
@@ -166,11 +160,7 @@ def look_at_files(
 
 
 def input_changed(manifest: Manifest, live: str, named: Iterable[str]) -> str:
-    """Why a copy cannot be expected to compute what the live query did; empty where no file was changed.
-
-    Args:
-        manifest: The savepoint that the copy goes on from.
-    """
+    """Why a copy of a savepoint cannot be expected to compute what the live query did; empty if it can."""
     found = look_at_files(manifest, live, named, patience_s=_PATIENCE_S)
     changed = next((one.says_changed() for one in found if one.changed), "")
     return f"its input is not what the live query has read. {changed}" if changed else ""
@@ -185,7 +175,6 @@ class _Deadline:
         self._began = time.monotonic()
 
     def check(self) -> None:
-        """Raise StorageError where the time is over."""
         if self._patience_s is not None and time.monotonic() - self._began > self._patience_s:
             raise StorageError(
                 f"The source's log at {self._where} and its files could not be checked within "
@@ -194,13 +183,11 @@ class _Deadline:
             )
 
     def pieces(self, data: Iterable[bytes]) -> Iterator[bytes]:
-        """The same pieces, as long as there is time."""
         for piece in data:
             self.check()
             yield piece
 
     def look(self, uri: str) -> int | None:
-        """When a file was written, as `Look`."""
         self.check()
         return _written_ms(uri)
 
@@ -224,10 +211,7 @@ def _read_after(live: Store, source: str, before: int, in_time: _Deadline) -> It
 
 
 def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
-    """The files in an entry of a source's log that belong to later entries than one, by their URIs.
-
-    Args:
-        before: The last entry that does not count.
+    """The files in an entry of a source's log that belong to later entries than `before`, by their URIs.
 
     Raises:
         FormatError: It is no entry.
@@ -258,10 +242,8 @@ def standing_of(
     """Look for files of a source.
 
     Args:
-        read: The files that were read, each once, as `names_after` gives them.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
             a file is only checked if its scheme is that of one of these, or if it is a local path.
-        exists: Whether a file is there, by its URI, where its time does not matter.
     """
     count = len(read)
     checked = min(count, MOST_FILES)

@@ -44,7 +44,6 @@ class DataFolders:
     """Where a query reads and writes files.
 
     Attributes:
-        inputs: Folders whose files it has read, without links.
         guessed: What holds all folders of one source, and may be read itself.
     """
 
@@ -53,11 +52,7 @@ class DataFolders:
     guessed: tuple[str, ...] = ()
 
     def refusal(self, place: str, what: str) -> InputError | None:
-        """Why something of ours must not be written to a place; None where it may.
-
-        Args:
-            what: What would be written there, such as `target`.
-        """
+        """Why something of ours, such as `target`, must not be written to a place; None where it may."""
         for code, folders, of in (
             ("inside-input", self.inputs, "input"),
             ("inside-output", self.outputs, "output"),
@@ -112,12 +107,7 @@ def _is_listed(place: str, folder: str) -> bool:
 def folders_of(
     checkpoint: str, logs: Iterable[Iterable[Iterator[str]]], outputs: Iterable[str] = ()
 ) -> DataFolders:
-    """The folders of a query.
-
-    Args:
-        logs: The files that each of its sources has read, by the entries of its log.
-        outputs: The output directories of its file sinks.
-    """
+    """The folders of a query, by what its sources have read (the entries of their logs), and its outputs."""
     found: dict[str, None] = {}
     guessed: dict[str, None] = {}
     for entries in logs:
@@ -166,11 +156,7 @@ def _common(folders: Iterable[str]) -> str | None:
 def folders_of_savepoint(
     repository: Repository, manifest: Manifest, outputs: Iterable[str] = ()
 ) -> DataFolders:
-    """The folders of a savepoint's query.
-
-    Args:
-        outputs: Output directories that it does not name.
-    """
+    """The folders of a savepoint's query, and outputs that it does not name."""
     digests = {one.path: one.digest for one in manifest.files}
     logs = _logs(manifest.sources, lambda path: repository.objects.chunks(digests[path]))
     named = [path for one in manifest.sinks if (path := _output(one)) is not None]
@@ -196,9 +182,6 @@ def check_new_repository(repository: Store, checkpoint: Store, outputs: Iterable
     """Make sure that no new repository is made where the query has its checkpoint, input or output.
 
     One that is there already goes on being used: savepoints in a bad place are better than none.
-
-    Args:
-        checkpoint: The checkpoint of the query whose savepoints go there.
 
     Raises:
         InputError: It would lie in one of them (codes `inside-checkpoint`, `inside-input`, `inside-output`).

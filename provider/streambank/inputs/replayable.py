@@ -25,11 +25,7 @@ _NUMBER = re.compile(r"-?[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Replayable:
-    """How long the input after a savepoint can be read again.
-
-    Attributes:
-        savepoint: Its id; empty where there is no savepoint.
-    """
+    """How long the input after a savepoint (empty: there is none) can be read again."""
 
     savepoint: str = ""
     sources: tuple[KafkaReplay, ...] = ()
@@ -40,11 +36,7 @@ def look_at_replayable(
 ) -> Replayable:
     """Ask each source of a savepoint how long it keeps what comes next. Reads only, in bounded time.
 
-    Args:
-        savepoint: The savepoint; its files are not looked at.
-        brokers: Who is asked of Kafka, and how long that is waited for.
-        live: The location of the checkpoint in which the query has gone on.
-        application: The path of the PySpark application, which may set `cleanSource`.
+    The query has gone on in the checkpoint at `live`; its PySpark application may set `cleanSource`.
     """
     found = look_at_sources(
         repository, savepoint, brokers, live, application=application, patience_s=ASK_TIMEOUT_S
@@ -53,12 +45,7 @@ def look_at_replayable(
 
 
 def source_effect(sources: Sequence[Mapping[str, Any]], *, accepted: bool) -> str:
-    """What is still there of the input, in a sentence for people; empty where no source can be judged.
-
-    Args:
-        sources: Each source as JSON (`Sources.to_dicts`).
-        accepted: The query goes on without what is gone.
-    """
+    """What is still there of the input, for people; empty where no source can be judged."""
     if not sources:
         return ""
     says = [str(one["says"]) for one in sources if one["says"]]
@@ -78,11 +65,7 @@ def source_effect(sources: Sequence[Mapping[str, Any]], *, accepted: bool) -> st
 
 
 def replayable_effect(replays: tuple[KafkaReplay, ...], now: datetime, before: str = "") -> str:
-    """How long all of the input can be read again, for people; empty of no source.
-
-    Args:
-        before: What is said before it, of which nothing is repeated.
-    """
+    """How long all of the input can be read again, for people; empty of no source."""
     by_state = {one.state: one for one in reversed(replays)}
     if gone := by_state.get("gone"):
         some = f"Source {gone.source} no longer has all of the input after the savepoint."

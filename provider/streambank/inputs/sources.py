@@ -29,12 +29,7 @@ from streambank.repository.repository import Repository
 
 @dataclass(frozen=True, slots=True)
 class Unrepeatable:
-    """A source that gives no row twice.
-
-    Attributes:
-        source: Its name in the offset log.
-        what: Spark's word for it.
-    """
+    """A source that gives no row twice; `what` is Spark's word for it."""
 
     source: str
     what: str
@@ -58,7 +53,6 @@ class Unrepeatable:
         }
 
     def replay(self) -> KafkaReplay:
-        """That it cannot be read again."""
         return KafkaReplay(self.source, (), "gone", None, self.sentence())
 
 
@@ -67,9 +61,7 @@ class Sources:
     """The sources of a savepoint that can be judged, as they are now.
 
     Attributes:
-        kafka: How each of Kafka compares with its topics.
         replays: For each, until when it can be read again; empty where that was not asked.
-        unrepeatable: Those that give no row twice.
         files: Those that read files, where the files are missing that were read after the savepoint, or not.
     """
 
@@ -131,12 +123,10 @@ class Sources:
                 yield "The query fails in its first batch unless its source has failOnDataLoss=false."
 
     def all_replays(self) -> tuple[KafkaReplay, ...]:
-        """How long each of them can be read again."""
         files = (one.replay() for one in self.files)
         return (*self.replays, *files, *(one.replay() for one in self.unrepeatable))
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Each source as JSON, for plans and reports."""
         replays = {one.source: one.to_dict() for one in self.replays}
         asked = [source.to_dict() | {"replay": replays.get(source.source)} for source in self.kafka]
         files = [one.to_dict() for one in self.files]
@@ -164,9 +154,6 @@ def look_at_sources(
     Args:
         live: The location of the checkpoint in which the query has gone on, whose log names the files that
             were read since; None leaves it unread.
-        application: The path of the PySpark application, which may set `cleanSource`; empty where it is not
-            known.
-        patience_s: How long files are looked for, in seconds; None for no limit.
     """
     inspected = list(_look(repository, manifest, brokers))
     now = utc_now()
@@ -209,11 +196,6 @@ def check_still_there(
 
     Files may have been written for hours since the first look; topics go on letting records go, and a query
     that runs on may clean its source.
-
-    Args:
-        brokers: Who is asked; whoever did not answer before is asked again.
-        live: The location of the checkpoint in which a query runs on, whose files are checked once more;
-            None where none does.
 
     Raises:
         RefusedError: Kafka has not all of the input any more (code `source-would-lose-records`), or files are

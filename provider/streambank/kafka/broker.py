@@ -75,14 +75,10 @@ class Broker(Protocol):
         """How long topics that are there keep their records."""
 
     def times(self, records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:
-        """When records were written, in ms since the epoch, as they say themselves.
+        """When records were written, in ms since the epoch, as they say themselves, by the offset of each.
 
-        Args:
-            records: The offset of one record of each partition.
-
-        Returns:
-            None for a record that says no time, or that did not come in time. A partition of which no record
-            comes any more, only marks of transactions, is left out.
+        None for a record that says no time, or that did not come in time. A partition of which no record
+        comes any more, only marks of transactions, is left out.
         """
 
 

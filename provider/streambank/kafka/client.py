@@ -37,13 +37,9 @@ _HINT = (
 def connect(
     bootstrap: str, properties: Mapping[str, str], timeout_s: float, patience: Patience | None = None
 ) -> ClientBroker:
-    """A client of a cluster; nothing is asked yet.
+    """A client of a cluster, by properties of librdkafka; nothing is asked yet.
 
-    Args:
-        bootstrap: `host:port,...`.
-        properties: Client properties of librdkafka.
-        timeout_s: How long its questions may wait, all together.
-        patience: The same, where somebody else renews it.
+    All its questions together may wait for `timeout_s`, or as somebody else's `patience` says.
 
     Raises:
         StorageError: confluent-kafka is not installed (code `missing-package`).
@@ -207,11 +203,7 @@ class ClientBroker:
         return sorted(denied)
 
     def _ask(self, ask: Callable[[float], Mapping[T, Future[Any]]], right: str) -> dict[T, Any]:
-        """The answers, None for what is not there.
-
-        Args:
-            ask: Asks, and is given how many seconds the answer may take.
-        """
+        """The answers, None for what is not there."""
         from confluent_kafka import KafkaException
 
         found: dict[T, Any] = {}
@@ -234,7 +226,6 @@ class ClientBroker:
 
     @contextmanager
     def _asking(self) -> Iterator[float]:
-        """Ask in here; gives the seconds that are left. What goes wrong leaves as an error of ours."""
         from confluent_kafka import KafkaException
 
         self._raise_failed()

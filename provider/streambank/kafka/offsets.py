@@ -15,11 +15,7 @@ Spot = tuple[str, int]
 
 
 def parse_offsets(text: object) -> Offsets | None:
-    """The offsets in a source's JSON; None where it does not count by topic and partition.
-
-    Args:
-        text: The JSON text of an offset in the checkpoint's log.
-    """
+    """The offsets in a source's JSON; None where it does not count by topic and partition."""
     if not isinstance(text, str):
         return None
     try:

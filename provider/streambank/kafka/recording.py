@@ -39,7 +39,6 @@ class KafkaReader:
     """A Kafka source as the application declared it to Spark.
 
     Attributes:
-        bootstrap: Its `kafka.bootstrap.servers`.
         subscribe: How it named its topics: one of `SUBSCRIPTIONS`, with its value.
         position: Which of the query's sources it is, counted from 0 as Spark's offset log does; None where
             that is not known.
@@ -51,7 +50,6 @@ class KafkaReader:
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> KafkaReader:
-        """From the runner's record."""
         named = {name: str(facts[name]) for name in SUBSCRIPTIONS if facts.get(name)}
         bootstrap = facts.get("bootstrap")
         position = facts.get("position")
@@ -76,7 +74,6 @@ class SourceRecorder:
     """Asks about the Kafka sources of the query whose savepoint is taken (see `capture.SourceCapture`).
 
     Attributes:
-        readers: The query's Kafka sources as its application declared them, where the runner knows.
         streams: Spark's word for each source of the query, by position, where the runner knows: `kafka`, or
             what else it is; None for one that has no word.
     """
@@ -109,7 +106,6 @@ class SourceRecorder:
             return {KIND: {**record, "asked_at": None, "not_asked": error.message, "topics": said}}
 
     def word(self, source: SourceState) -> str | None:
-        """Spark's word for a source whose offsets are not Kafka's; None where it is not known."""
         words = [stream for stream in self.streams if stream != KIND]
         if len(set(words)) == 1:
             return words[0]
@@ -117,7 +113,6 @@ class SourceRecorder:
         return None if word == KIND else word
 
     def _stream(self, source: SourceState) -> str | None:
-        """Spark's word for a source by its position; None where it has none, or no position."""
         number = int(source.source) if source.source.isdecimal() else len(self.streams)
         return self.streams[number] if number < len(self.streams) else None
 
@@ -186,10 +181,7 @@ class KafkaSinkCapture:
     less than `MARGIN_MS` before that may be of either.
 
     Attributes:
-        bootstrap: The servers that the query writes to.
         topic: Its `topic` option; None where rows name their topics themselves.
-        committed_ms: When a batch was committed, in ms since the epoch; None where that is not known.
-        begun: Whether a batch was begun.
     """
 
     brokers: Brokers
@@ -203,7 +195,6 @@ class KafkaSinkCapture:
 
     @property
     def path(self) -> str:
-        """How messages call it."""
         return sink_path(self.bootstrap, self.topic)
 
     def capture(self, batch: int) -> Captured:
@@ -248,12 +239,7 @@ def _by_partition(marks: Mapping[Spot, int | None]) -> dict[str, int | None]:
 
 
 def marks_at(broker: Broker, marks: Mapping[Spot, int | None], ms: int) -> dict[Spot, int | None]:
-    """How far partitions were at a time: where the first record after it is, else where they end.
-
-    Args:
-        marks: Where they end now.
-        ms: The time, in ms since the epoch.
-    """
+    """How far partitions were at a time in ms: where the first record after it is, else where they end."""
     later = broker.offsets(marks, ms + 1)
     return {spot: mark if later.get(spot) is None else later[spot] for spot, mark in marks.items()}
 
@@ -271,11 +257,7 @@ Before = Mapping[str, Mapping[str, Any]]
 
 
 def sources_before(repository: Repository, manifest: Manifest) -> Before:
-    """The sources of the query's newest savepoint before one whose Kafka was asked.
-
-    Returns:
-        Nothing where that savepoint is gone, or where this one has no Kafka source.
-    """
+    """The sources of the query's savepoint before one; none without it, or without a Kafka source here."""
     if not any(isinstance(source, Mapping) and source.get(KIND) is not None for source in manifest.sources):
         return {}
     one = manifest

@@ -24,7 +24,6 @@ class KafkaReplay(JsonObject):
     """How long a Kafka source of a savepoint can be read again.
 
     Attributes:
-        source: Its name in the offset log.
         state: `until` a time, `for-ever`, `gone` already, or `not-known`.
         until: For `until`: no record that comes next goes away before this; Kafka deletes whole segments, so
             it may be later. Of a compacted topic: no deletion of a key goes away before this, while records
@@ -38,7 +37,6 @@ class KafkaReplay(JsonObject):
     why: str
 
     def sentence(self, now: datetime) -> str:
-        """In a few words, for a table."""
         if self.until is not None:
             return (
                 "may be deleted at any moment" if self.until <= now else f"until {to_json_time(self.until)}"
@@ -51,13 +49,7 @@ class KafkaReplay(JsonObject):
 def replay_of(
     sources: Sequence[Any], brokers: Brokers, now: datetime, before: Before | None = None
 ) -> Iterator[KafkaReplay]:
-    """How long each Kafka source of a savepoint can be read again; nothing for other sources.
-
-    Args:
-        sources: `sources` of the manifest.
-        brokers: Who is asked; what they do not answer is `not-known`.
-        before: The sources of the query's savepoint before (`earlier.sources_before`), where there is one.
-    """
+    """How long each Kafka source of a savepoint can be read again; what no cluster answers is `not-known`."""
     for record in sources:
         if not isinstance(record, Mapping):
             continue
@@ -69,11 +61,7 @@ def replay_of(
 def replay_of_standing(
     standing: SourceStanding, record: Mapping[str, Any], brokers: Brokers, now: datetime
 ) -> KafkaReplay:
-    """How long a Kafka source that was looked at can be read again.
-
-    Args:
-        brokers: Who is asked when records were written; what they do not answer is `not-known`.
-    """
+    """How long a Kafka source that was looked at can be read again; `not-known` without an answer."""
     topics = tuple(sorted(standing.offsets))
     if standing.not_known:
         return KafkaReplay(standing.source, topics, "not-known", None, standing.not_known)

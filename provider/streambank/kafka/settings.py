@@ -74,7 +74,6 @@ class Brokers:
 
     Args:
         timeout_s: How long all questions of one piece of work to one cluster may wait together.
-        connect: How a cluster is reached; by `confluent-kafka` when left out.
     """
 
     def __init__(
@@ -91,11 +90,7 @@ class Brokers:
         self._known: dict[str, Broker | StreambankError] = {}
 
     def begin(self, *, afresh: bool = False) -> None:
-        """Another piece of work begins: the whole time may be waited again.
-
-        Args:
-            afresh: Who did not answer before is asked again, too.
-        """
+        """Another piece of work begins, with all its time; `afresh` for who did not answer before, too."""
         for patience in self._patience.values():
             patience.renew()
         if afresh:
@@ -110,10 +105,7 @@ class Brokers:
         return recorded if recorded in said.servers.values() else said.bootstrap or recorded
 
     def at(self, recorded: str | None) -> Broker:
-        """The cluster to ask.
-
-        Args:
-            recorded: The servers that the query used, where they are known.
+        """The cluster to ask, where the query used these servers.
 
         Raises:
             StorageError: Nobody says where it is, it cannot be asked, or the job's login is not for it (codes

@@ -31,11 +31,7 @@ _NO_KAFKA_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records that came into a partition after the savepoint's batch.
-
-    Attributes:
-        end: The offset after the last one.
-    """
+    """Records that came into a partition after the savepoint's batch."""
 
     topic: str
     partition: int
@@ -58,8 +54,6 @@ class KafkaSinkStanding:
         counted: How the savepoint knew where its batch ended: `still` (nothing was written meanwhile),
             `by-time` (about), `missing` (there was no such topic), or None where it did not.
         never_known: Why nobody can know, since the savepoint does not tell; empty where it does.
-        not_known: Why it is not known now; empty where it is.
-        hint: What would let it be known.
         transient: Whether asking again may tell what is not known now.
     """
 

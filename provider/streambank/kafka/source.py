@@ -67,14 +67,9 @@ class SourceStanding:
     """A Kafka source of a savepoint as it is now.
 
     Attributes:
-        source: Its name in the offset log.
         offsets: The next offsets to read.
-        lost: What would not be read.
         added: Partitions that were added since; they are read from their beginning.
         unidentified: Topics of which nobody knows whether they are still the same.
-        not_known: Why nothing of this is known; empty where it is.
-        hint: What would let it be known.
-        latest: Where each partition ends now.
         kept: How long topics keep their records, where Kafka tells.
         kept_not_known: Why Kafka does not tell; empty where it does.
         unjudged: The pattern by which the query finds its topics, where only Java can read it.
@@ -136,7 +131,6 @@ class SourceStanding:
         return f"Source {self.source} can no longer read what follows the savepoint: {shown}{more}."
 
     def notes(self) -> Iterator[str]:
-        """What a person should know although it stops nothing."""
         if self.added:
             names = ", ".join(f"{topic}/{partition}" for topic, partition in self.added)
             yield f"Partitions were added since the savepoint: {names}. They are read from their beginning."
@@ -265,11 +259,7 @@ def _look(
 
 
 def _names(offsets: Offsets, kept: Mapping[str, Any], broker: Broker) -> tuple[list[str], str]:
-    """The topics that the query has read, and those that its subscription finds by now.
-
-    Returns:
-        Them, and the pattern where only Java can tell what it finds.
-    """
+    """The topics that were read or that a subscription finds, and a pattern that only Java can read."""
     subscribed, pattern = kept.get("subscribe"), kept.get("subscribepattern")
     more: list[str] = []
     if isinstance(subscribed, str):
@@ -301,7 +291,6 @@ def _reads(assigned: Offsets | None, topic: str, partition: int) -> bool:
 
 
 def _retention(broker: Broker, topics: list[str]) -> tuple[Mapping[str, TopicRetention] | None, str]:
-    """How long topics are kept, or why that is not known: nothing of the offsets depends on it."""
     try:
         return (broker.retention(topics) if topics else {}), ""
     except StreambankError as error:

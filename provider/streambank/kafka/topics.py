@@ -30,8 +30,6 @@ def ids_of(
     that, the savepoint before does, which the query has gone on from: it names another id.
 
     Args:
-        offsets: The next offsets to read.
-        kept: `kafka` of the source in the manifest.
         earlier: The same source in the query's savepoint before.
     """
     was = topics_of(kept)
@@ -71,11 +69,7 @@ def is_another(found: Topic, ids: frozenset[str]) -> bool:
 
 
 def topics_of(kept: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What a savepoint keeps of each topic.
-
-    Args:
-        kept: `kafka` of a source in its manifest.
-    """
+    """What a savepoint keeps of each topic."""
     return _objects(kept.get("topics"))
 
 
@@ -98,9 +92,6 @@ def topic_pattern(pattern: str) -> re.Pattern[str] | None:
     Topics are made of ASCII letters, digits, `.`, `_` and `-`, so only what is written in a pattern may
     differ: classes within classes and their intersections, `\Q...\E`, `\p{...}` and names of groups are
     Java's own.
-
-    Args:
-        pattern: As the query gave it to Spark; all of a topic's name has to match.
     """
     if "&&" in pattern or _nested_class(pattern):
         return None
@@ -118,11 +109,7 @@ _REPEAT = re.compile(r"([*+?]|\{[0-9]*,?[0-9]*\})[?+]?")
 
 
 def _steps(pattern: str) -> float:
-    """At most so many ways to match a topic's name: infinite where what is repeated has several itself.
-
-    Args:
-        pattern: One that Python reads.
-    """
+    """At most so many ways to match a topic's name: infinite where what is repeated has several itself."""
     outer: list[tuple[float, float]] = []  # of each open group: ways of the branches before, and of this one
     before, ways, place = 0.0, 1.0, 0
     while place < len(pattern):
