@@ -58,8 +58,6 @@ class Decision:
 
     Attributes:
         state: `kept`; `removable` by a plan; `removed`; `gone` where it had vanished meanwhile; `failed`.
-        why: Why it stays or goes, as half a sentence.
-        error: What went wrong, where its removal failed, or why it would be refused to this user.
     """
 
     directory: LeftDirectory
@@ -80,12 +78,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """What a cleaning came to.
-
-    Attributes:
-        policy: What it went by; None where nothing says what goes.
-        unread: What could not be read: a location, and why.
-    """
+    """What a cleaning came to by a policy, or by none; and what could not be read: a location, and why."""
 
     job: str
     dry_run: bool
@@ -98,7 +91,6 @@ class CleanReport:
 
     @property
     def bytes(self) -> int:
-        """Size of what was removed, or would be."""
         return sum(one.directory.bytes for one in self.having("removable", "removed"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,17 +110,12 @@ class CleanReport:
 def decide(
     directories: Sequence[LeftDirectory], policy: GenerationsPolicy | None, now: datetime
 ) -> list[Decision]:
-    """Which directories a policy removes.
-
-    Args:
-        policy: The policy; None keeps everything.
-    """
+    """Which directories a policy removes; without one everything is kept."""
     kept = _kept_generations(directories, policy) if policy is not None else set()
     return [_decision(one, policy, kept, now) for one in directories]
 
 
 def _kept_generations(directories: Sequence[LeftDirectory], policy: GenerationsPolicy) -> set[str]:
-    """Locations of the newest generations besides the current one of each query."""
     kept: set[str] = set()
     for query in {one.query for one in directories}:
         numbered = [one for one in directories if one.query == query and one.number is not None]
@@ -178,7 +165,6 @@ def clean_job(
 
     Args:
         jobs: All jobs of its file, by name: nothing goes that lies in a place of theirs, or holds one.
-        policy: What goes; the one that the job declares when left out.
 
     Raises:
         InputError: There is no policy, and it is no dry run (code `no-clean-policy`).

@@ -79,10 +79,8 @@ def left_directories(
     """Find the directories that work on a job has left. What cannot be read is named, and not raised.
 
     Args:
-        query: Only of this query, `main` for the only one; None for all.
         glance: Count no more than `AT_A_GLANCE` files of each, and look for quarantines only beside the
             checkpoint: for who looks often.
-        operation: The operation lock of the job, where the caller holds it.
     """
     records = records or job.records()
     epoch = operation.claim.epoch if operation is not None else None

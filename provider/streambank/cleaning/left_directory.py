@@ -20,10 +20,8 @@ class LeftDirectory(JsonObject):
     """A directory in which no query works.
 
     Attributes:
-        query: The query that it is of, `main` for the only one.
         since: Since when it is of no use to the query, or when it was last written to; None if unknown.
         counted: Whether every file was counted; else there are more.
-        needed_by: What still needs it, as a part of a sentence; empty for nothing.
         ours: Whether it is the job's: it lies where the job is declared to work, by a name that such
             directories have, and the job's records, or what lies in it, say so. Else one of these alone does.
         number: The number of a generation that the records name; None for anything else.
@@ -48,11 +46,7 @@ class LeftDirectory(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class LeftDirectories(JsonObject):
-    """What was left behind.
-
-    Attributes:
-        unread: What could not be read: a location, and why.
-    """
+    """What was left behind, and what could not be read: a location, and why."""
 
     directories: tuple[LeftDirectory, ...]
     unread: tuple[tuple[str, str], ...]

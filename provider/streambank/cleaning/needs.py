@@ -27,9 +27,6 @@ def writers(control: JobControl, query: str, now: datetime) -> dict[str | None, 
     """Which directories a driver may still write into, and which driver that is, as a part of a sentence.
 
     The directories are named as `service_name` names them.
-
-    Args:
-        query: The query's name, `main` for the only one.
     """
     view = control.lease.view()
     found: dict[str | None, str] = {}
@@ -69,11 +66,7 @@ def _of_epoch(control: JobControl, epoch: int, now: datetime) -> str:
 
 
 def healing_savepoint(repository: str, called: str, location: str) -> str:
-    """Which savepoint is not whole that was taken there, of a batch that is still there; empty for none.
-
-    Args:
-        called: `job` or `job/query`.
-    """
+    """Which savepoint is not whole that was taken there, of a batch that is still there; empty for none."""
     opened = Repository.open(open_store(repository))
     there, place = set(open_store(location).names("commits")), service_name(location)
     for head in heads(opened.store, called):

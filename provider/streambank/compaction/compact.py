@@ -30,8 +30,6 @@ class CompactionRequest:
     """How a checkpoint is to be compacted.
 
     Attributes:
-        stopped: The query does not run: everything goes that no kept batch needs.
-        keep_batches: How many of the newest committed batches are kept, of a stopped query.
         older_than_s: How old unfinished writes have to be, of a running one.
         watch: How hard to look for signs of life, of a stopped one.
         check: Raises where a lock or a lease was lost.
@@ -67,13 +65,10 @@ def plan(checkpoint: Store, request: CompactionRequest) -> CompactionReport:
 def compact(
     checkpoint: Store, quarantine: Store, request: CompactionRequest, *, progress: Progress | None = None
 ) -> CompactionReport:
-    """Move the dead files of a checkpoint into a quarantine.
+    """Move the dead files of a checkpoint into a quarantine, an empty place apart from it.
 
     Where an earlier try with the same quarantine broke off, what it had moved is brought back first; where it
     had done everything, nothing is done again.
-
-    Args:
-        quarantine: An empty place apart from it.
 
     Raises:
         RefusedError: There are signs that the query runs (`signs-of-life`), or the checkpoint is not as a
@@ -171,7 +166,6 @@ def _move(
 
 
 def _partitions(planned: CompactionPlan) -> set[str]:
-    """Folders of partitions that the state does not have any more."""
     gone = (dead.info.path for dead in planned.dead if dead.reason is DeadReason.ABANDONED_PARTITION)
     return {"/".join(path.split("/")[:3]) for path in gone}
 
@@ -198,13 +192,10 @@ class CompactionReport:
     Attributes:
         job: The declared job, `job/query` where it has several; None for another query.
         mode: `running`: only unfinished writes were looked for; `stopped`: everything.
-        already_done: An earlier try of the same compaction did it; this one changed nothing.
         kept_batches: The batches that can be restored and saved afterwards, newest first.
-        files: What was moved and why, in this order.
         before: The whole checkpoint before; None for `already_done`.
         quarantine: Where they are now; None where nothing was dead, or nothing was changed.
         refusals: Of a dry run: what would speak against it now.
-        notes: What a person should know although nothing is wrong.
     """
 
     checkpoint: str

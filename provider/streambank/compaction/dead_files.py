@@ -37,12 +37,9 @@ class Needed:
     """What the batches that are kept need, sorted for the questions that are asked of each file.
 
     Attributes:
-        oldest_offsets: The first entry of the offset log that is needed.
-        oldest_commit: The first entry of the commit log that is needed.
         partitions: How many partitions an operator has in any kept batch, and at least as many as the offset
             log says: a global aggregation has one, and others are not judged by that.
         operator_metadata: The first batch whose operator metadata of version 2 is needed.
-        versions: Versions of each store that are needed, with their unique ids.
     """
 
     paths: frozenset[str]
@@ -89,14 +86,12 @@ class _Judge(ABC):
         self._listing = listing
 
     def dead(self) -> Iterator[Dead]:
-        """Every dead file, in the order of the listing."""
         for path in self._listing:
             if (reason := self.judge(path)) is not None:
                 yield Dead(self._listing[path], reason)
 
     @abstractmethod
-    def judge(self, path: str) -> DeadReason | None:
-        """Why a file is dead; None for one that stays."""
+    def judge(self, path: str) -> DeadReason | None: ...
 
 
 class Stopped(_Judge):
@@ -153,7 +148,6 @@ class RunningQuery(_Judge):
     """Judges the files of a query that may run: unfinished writes, old ones that nobody can go on with.
 
     Args:
-        index: Every file, sorted; listed in the order of `listing.LISTING_ORDER`.
         before_ns: Only files that nobody has written to since then, in nanoseconds since the epoch.
     """
 

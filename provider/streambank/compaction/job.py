@@ -47,13 +47,7 @@ def compact_job(
 
     Args:
         label: What tells this compaction from others: the same one again goes on where it broke off.
-        stopped: Refuse to work beside a driver.
-        keep_batches: How many of the newest committed batches are kept, where no driver lives.
-        older_than_s: How old unfinished writes have to be, beside a driver.
         quarantine: Where the dead files go; a sibling of the checkpoint where it is left out.
-
-    Returns:
-        By query (`main` where there is only one).
 
     Raises:
         InputError: There is no such query (`no-such-query`), or one quarantine for several (`which-query`).
@@ -169,7 +163,6 @@ def purge_job(
 
 
 def _places(records: JobControl, name: str, declared: str) -> list[str]:
-    """Every location that the checkpoint of a query has had."""
     known = records.generations(name).all()
     return [declared, *(generation.location for generation in known)]
 

@@ -48,16 +48,12 @@ def move_files(
     meter: Meter,
     together: bool = True,
 ) -> int:
-    """Move files from one store to another.
+    """Move files from one store to another; how many were not there any more, which is no error.
 
     Args:
-        moves: The files; one that is not there any more is left out.
         check: Raises where it must not go on; asked before each step.
         together: Make many files durable at a time. A power cut may then leave an empty file in the target,
             which does not matter in a quarantine; else each is whole as soon as it is there.
-
-    Returns:
-        How many were not there any more.
 
     Raises:
         ConflictError: A file is another one by now (code `checkpoint-moved`); it stays where it is.

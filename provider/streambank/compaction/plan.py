@@ -41,14 +41,9 @@ class CompactionPlan:
 
     Attributes:
         mode: `running`: only unfinished writes; `stopped`: everything that no kept batch needs.
-        query_id: The query's id; None where nothing had to be read.
         commit_digest: SHA-256 of the newest entry of the commit log, by which an undo knows that the query
             has not gone on.
         kept: The safe closures of the batches that are kept, newest first; none for a running query.
-        dead: What would move, in this order.
-        total: The whole checkpoint as it was listed.
-        unknown: Files of which nobody knows what they are; they stay.
-        notes: What a person should know although nothing is wrong.
     """
 
     mode: Mode
@@ -74,8 +69,6 @@ def plan_running(
     """Plan what can be moved of a query that runs, or of which nobody says that it does not.
 
     Args:
-        listing: Every file, listed in the order of `listing.LISTING_ORDER`.
-        older_than_s: How long nobody may have written to a file that goes, in seconds.
         now_ns: The time by this machine's clock. What counts is this clock or the newest file of the
             checkpoint, whichever is earlier: its storage may have another clock.
 
@@ -98,9 +91,6 @@ def plan_running(
 
 def plan_stopped(listing: Mapping[str, FileInfo], read: ReadRange, keep_batches: int = 1) -> CompactionPlan:
     """Plan what can be moved of a query that does not run.
-
-    Args:
-        keep_batches: How many of the newest committed batches can be restored and saved afterwards.
 
     Raises:
         InputError: No batch was to be kept (code `bad-input`).

@@ -30,8 +30,6 @@ class PurgeReport(JsonObject):
     Attributes:
         checkpoint: URI of the checkpoint that the files were of; None where an earlier purge had ended but
             for its last word.
-        quarantine: URI of the quarantine, which is gone.
-        already_done: An earlier try did it; this one changed nothing.
     """
 
     checkpoint: str | None

@@ -35,11 +35,7 @@ FILES = "files"
 
 
 class Entry(NamedTuple):
-    """One file of a quarantine.
-
-    Attributes:
-        identity: What told it from every other file of its name, before it was moved.
-    """
+    """One file of a quarantine; its identity is what told it from others of its name before it was moved."""
 
     path: str
     size_bytes: int
@@ -54,14 +50,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """What `quarantine.json` says.
-
-    Attributes:
-        mode: Whether the query was stopped.
-        query_id: Its id, where it was stopped.
-        commit_digest: What tells its entry of the commit log from another one, where the query was stopped.
-        entries: The files, in the order in which they go.
-    """
+    """What `quarantine.json` says."""
 
     checkpoint: str
     mode: Mode
@@ -124,7 +113,7 @@ class Quarantine:
         return decode(QuarantineRecord, decode_record(data, what), what, refuse=damaged)
 
     def existing(self) -> QuarantineRecord:
-        """What is in it.
+        """Its record.
 
         Raises:
             NotFoundError: There is no quarantine (code `not-a-quarantine`).
@@ -166,15 +155,11 @@ class Quarantine:
 
     @property
     def is_purging(self) -> bool:
-        """Whether its files are being deleted for good."""
         return self.store.exists(PURGING_KEY)
 
 
 def quarantine_location(checkpoint: str, label: str) -> str:
-    """Where the quarantine of a checkpoint is unless somebody says otherwise: its sibling.
-
-    Args:
-        label: What tells one compaction from another: a time, or a run.
+    """Where the quarantine of a compaction (`label`: a time, or a run) is by default: beside its checkpoint.
 
     Raises:
         InputError: The checkpoint is the whole of a bucket or of a file system (code `no-sibling`).

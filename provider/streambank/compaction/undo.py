@@ -24,11 +24,8 @@ class UndoReport(JsonObject):
 
     Attributes:
         quarantine: URI of the quarantine; it is gone where nothing is `left` in it.
-        files: Files that are in the checkpoint again.
         left: Files that no batch ever needed, and whose names other files have by now: they stay in the
             quarantine.
-        missing: Files that are in neither place.
-        already_done: An earlier try did it; this one changed nothing.
     """
 
     checkpoint: str
@@ -45,9 +42,7 @@ def bring_back(
 ) -> UndoReport:
     """Move the files of a quarantine back into their checkpoint.
 
-    Args:
-        checkpoint: The checkpoint; its query must not run, unless only unfinished writes were moved.
-        check: Raises where a lock or a lease was lost.
+    Its query must not run, unless only unfinished writes were moved. `check` raises where a lock was lost.
 
     Raises:
         NotFoundError: There is no quarantine (code `not-a-quarantine`).
