@@ -38,7 +38,6 @@ class CodeChoice:
     Attributes:
         instead_of: The identity of the declared code for which it counts.
         instead_of_unread: The same where its program cannot be read, as on another machine.
-        code: It; None where the declared one counts, whatever that is.
         proven: Whether a signature, or this user, vouches for it.
     """
 
@@ -59,7 +58,6 @@ class CodeChoice:
         return said if self.proven else f"{said} That is not proven here, so no start from here runs it."
 
     def counts(self, declared: Code) -> bool:
-        """Whether it counts where a job declares this."""
         if self.code is None:
             return False
         if declared.program is None or self.instead_of == self.instead_of_unread:  # one of both was not read
@@ -98,10 +96,7 @@ def newest_choice(control: JobControl) -> CodeChoice | None:
 def choose_code(
     control: JobControl, declared: Code, code: Code | None, *, by: Mapping[str, str], why: str
 ) -> None:
-    """Choose what the job's next driver runs.
-
-    Args:
-        code: What counts instead, until the job declares something else; None for what it declares.
+    """Choose what the job's next driver runs, until the job declares something else; None: what it declares.
 
     Raises:
         RefusedError: Only a record names the code (code `code-not-proven`).
@@ -133,10 +128,7 @@ def code_that_counts(job: Job, control: JobControl) -> Code:
 
 
 def as_chosen(job: Job, control: JobControl) -> tuple[Job, CodeChoice | None]:
-    """The job as its next driver runs it.
-
-    Returns:
-        The job, and what was chosen instead of what it declares; None where that counts.
+    """The job as its next driver runs it, and what was chosen instead of what it declares, if anything.
 
     Raises:
         RefusedError: The program that was chosen is not there any more (code `code-not-kept`), or it is not
@@ -170,11 +162,7 @@ def needed_programs(control: JobControl) -> set[str]:
 
 
 def settle_choice(job: Job, control: JobControl, *, by: Mapping[str, str]) -> None:
-    """Note at a launch that the declared code counts again, so that an earlier choice never comes back.
-
-    Args:
-        job: The declared job, whose code is launched.
-    """
+    """Note at the launch of the declared code that it counts again, so that an earlier choice stays gone."""
     chosen = newest_choice(control)
     if chosen is not None and chosen.code is not None:
         choose_code(control, Code.declared(job), None, by=by, why="the job declares other code since")

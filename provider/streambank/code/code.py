@@ -23,7 +23,6 @@ class Code(JsonObject):
         spark: Spark's settings. Credentials are none of them: a declaration refuses them.
         python: The interpreter; None for the one that Streambank itself runs in, which is the default.
         spark_home: The distribution of Spark; None for the PySpark of the interpreter.
-        program: The digest of the program (program.py); None where it cannot be read here.
     """
 
     application: str
@@ -35,11 +34,6 @@ class Code(JsonObject):
 
     @classmethod
     def of(cls, job: Job, program: Program | None) -> Code:
-        """The code of a job.
-
-        Args:
-            program: Its program, where that can be read here.
-        """
         return cls(
             job.application,
             job.args,
@@ -70,7 +64,6 @@ class Code(JsonObject):
         return replace(self, program=None).identity
 
     def applied(self, job: Job) -> Job:
-        """The job, with this code instead of its own."""
         return replace(
             job,
             application=self.application,

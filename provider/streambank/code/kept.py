@@ -45,11 +45,7 @@ _CHANGED = "the copy that was kept is not what it was"
 
 
 def keep(control: JobControl, program: Program) -> str | None:
-    """Keep a program among the job's records.
-
-    Returns:
-        Why it is not kept; None where it is.
-    """
+    """Keep a program among the job's records; why it is not kept, if so."""
     if program.sizes_bytes > MOST_BYTES:
         return f"it has {program.sizes_bytes:,} bytes, and no more than {MOST_BYTES:,} are kept"
     if not all(map(is_key, program.files)):
@@ -79,11 +75,7 @@ def is_kept(control: JobControl, digest: str) -> bool:
 
 
 def drop_old(control: JobControl, needed: Collection[str]) -> None:
-    """Remove copies that nothing needs, but for the newest.
-
-    Args:
-        needed: Digests of programs that stay.
-    """
+    """Remove copies of programs, by their digests, that nothing needs, but for the newest."""
     infos = [one for one in control.store.list(_FOLDER) if one.path.count("/") == 1]
     if len(infos) <= KEPT:
         return

@@ -25,7 +25,6 @@ class Program:
     """Files of a program on this machine.
 
     Attributes:
-        digest: Of all names and all bytes.
         files: The file of each name; the first is the application.
         not_understood: Names of the files whose syntax this Python does not know. What they import is none of
             the files, so a copy of the program would not run.
@@ -38,14 +37,7 @@ class Program:
 
 
 def read_program(application: str, settings: Mapping[str, str]) -> Program | None:
-    """The program of an application.
-
-    Args:
-        settings: The job's settings of Spark.
-
-    Returns:
-        None where the application, or a file of `spark.submit.pyFiles`, cannot be read on this machine.
-    """
+    """The program of an application; None where a file of it, or of its settings, cannot be read here."""
     path = Path(application)
     try:
         modules, not_understood = _modules(path)
@@ -70,11 +62,7 @@ def py_files_of(settings: Mapping[str, str]) -> list[str]:
 
 
 def py_file_name(number: int, path: str) -> str:
-    """What a file of `spark.submit.pyFiles` is called in a program.
-
-    Args:
-        number: Its place in the setting, from 0.
-    """
+    """What a file of `spark.submit.pyFiles` is called in a program, by its place in the setting from 0."""
     return f"{_PY_FILES_FOLDER}/{number}/{Path(path).name}"
 
 
@@ -99,11 +87,7 @@ class _Finder(ModuleFinder):
 
 
 def _modules(application: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """The modules below the application's folder that it imports, by their path there.
-
-    Returns:
-        Them, and the names of files that this Python does not understand.
-    """
+    """Modules below the application's folder that it imports, and files this Python does not understand."""
     folder = application.resolve().parent
     finder, not_understood = _Finder(folder), []
     try:

@@ -18,11 +18,7 @@ _MAX_BYTES = 1 << 20
 def unknown_versions(
     repository: Repository, entries: Iterable[FileEntry]
 ) -> Iterator[tuple[str, FormatError]]:
-    """Paths of such files, each with what is wrong; a handful of small objects is read.
-
-    Args:
-        entries: Files of a checkpoint whose objects are whole.
-    """
+    """Paths of such files, whose objects are whole, each with what is wrong; few small objects are read."""
     checks: dict[str, tuple[str, Callable[[bytes, str], None]]] = {}
     for entry in entries:
         check = _check_of(entry)

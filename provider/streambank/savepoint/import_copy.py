@@ -81,10 +81,7 @@ class Imported:
 
 
 def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
-    """Make the newest whole batch of a copy a savepoint, or the one that was asked for.
-
-    Args:
-        request: As for `take`; its `checkpoint` is the copy, which is only read.
+    """Make the newest whole batch of a copy, or the one asked for, a savepoint; the copy is only read.
 
     Raises:
         NotFoundError: No batch of the copy is whole (code `no-whole-batch`), or it is no checkpoint.
@@ -155,10 +152,6 @@ def _damaged(what: str) -> IntegrityError:
 
 def check_copy(store: Store, query_id: object, *, live: str | None) -> None:
     """Make sure that a location is a copy of a query's checkpoint, before a repository is made for nothing.
-
-    Args:
-        query_id: The query's id, as the job's records say it; None where nothing is known of it.
-        live: The checkpoint in which the query works; None where that is not known.
 
     Raises:
         InputError: It is that checkpoint (code `not-a-copy`).

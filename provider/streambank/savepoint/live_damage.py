@@ -57,8 +57,6 @@ class CheckpointDamage:
 
     Attributes:
         path: Relative to the checkpoint; empty where the damage is of no single file.
-        size_bytes: Its size now; None where it is gone.
-        saved_bytes: Its size in the savepoint that it was compared with; None where that does not have it.
         fatal: Whether the query cannot go on: Spark repairs a damaged snapshot from an older one.
     """
 
@@ -75,14 +73,9 @@ def find_damage(
     savepoints: Sequence[Manifest] = (),
     repository: Repository | None = None,
 ) -> tuple[CheckpointDamage, ...]:
-    """What is damaged of what the query will load at its next start. Only reads.
+    """What is damaged of what the query will load at its next start, compared with its newest savepoints.
 
-    Args:
-        savepoints: The newest savepoints of the query without their files, newest first.
-        repository: Where they are; without it nothing is compared with them.
-
-    Returns:
-        Nothing where the checkpoint has no committed batch, is not understood, or moves while it is read.
+    Only reads. Nothing where the checkpoint has no committed batch, is not understood, or moves meanwhile.
     """
     if not planner.index.commits:
         return ()
@@ -221,7 +214,6 @@ class _Comparison:
         return same > 0
 
     def damaged_logs(self) -> Sequence[CheckpointDamage]:
-        """Logs of the savepoint's batch that are cut off."""
         return self._logs if self.same_run else ()
 
     def vouches_for(self, info: FileInfo) -> bool:

@@ -16,8 +16,7 @@ from streambank.repository.manifest import Manifest
 def lost_operators(closure: Closure, before: Manifest) -> tuple[int, ...]:
     """Ids of the stateful operators that a savepoint of the query has, and a later batch has not.
 
-    Args:
-        before: A savepoint of the same checkpoint; one of another query or a later batch tells nothing.
+    A savepoint of another query or a later batch tells nothing.
     """
     if before.query_id != closure.query_id or before.batch > closure.batch:
         return ()
@@ -30,7 +29,6 @@ class Reported:
     """What the driver of a query said of its state.
 
     Attributes:
-        batch: The batch of which it said so.
         operators: How many stateful operators the query has: `stateOperators` of Spark's
             `StreamingQueryProgress` has an entry for each.
     """

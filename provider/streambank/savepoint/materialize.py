@@ -52,9 +52,6 @@ class MaterializeReport(JsonObject):
     """What was laid out.
 
     Attributes:
-        target: Where, as a URI.
-        batch: The batch after which Spark goes on.
-        linked_files: Those that share their bytes with the repository.
         rewritten: Files whose bytes differ from the saved ones, since they hold paths or the query id.
         cleared_files: Files of an earlier layout that had died, which were removed first.
     """
@@ -88,10 +85,8 @@ def materialize(
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
 
     Args:
-        target: An empty place, or one with the leftovers of a layout that died.
         link: Let large files share their bytes with the repository (hard links) where that is possible:
             damage to one then damages both.
-        fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
 
     Raises:

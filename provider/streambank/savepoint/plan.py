@@ -36,7 +36,6 @@ class TakePlan:
     Attributes:
         stores: The store of each origin: the checkpoint, and the sinks that have files.
         tasks: Every file of the savepoint, those that Spark deletes first in front.
-        copy: Those of `tasks` whose bytes have to be read.
     """
 
     closure: Closure
@@ -47,7 +46,6 @@ class TakePlan:
 
     @property
     def copy_bytes(self) -> int:
-        """How much has to be read."""
         return sum(task.size_bytes for task in self.copy)
 
 
@@ -58,11 +56,7 @@ def make_plan(
     captured: Sequence[Captured],
     known: Known,
 ) -> TakePlan:
-    """Put together what has to be saved, and leave out what needs no reading.
-
-    Args:
-        captured: What the sinks add, in the order of the manifest.
-    """
+    """Put together what has to be saved, and leave out what needs no reading."""
     stores: dict[int, Store] = {CHECKPOINT: checkpoint}
     # Sinks first: their logs are few and small, and the newest of them is what the sink is judged by.
     tasks = []
@@ -120,7 +114,6 @@ class Arrived:
 
     Attributes:
         entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
-        before: That savepoint; None where there is none.
     """
 
     entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
@@ -128,7 +121,6 @@ class Arrived:
     before: Manifest | None = None
 
     def add(self, task: CopyTask, entry: FileEntry) -> None:
-        """A file has arrived."""
         self.entries[task.key] = entry
 
 
@@ -186,9 +178,6 @@ def check_same(one: Manifest, other: Manifest, where: str) -> None:
     The id says nothing of the state. Two lines that finish a batch which was planned before they parted have
     the same logs. Files that name their checkpoint's directory are no matter: a restore writes them anew.
 
-    Args:
-        where: Where that one is, for the message.
-
     Raises:
         IntegrityError: They are of two savepoints (code `other-savepoint`).
     """
@@ -238,11 +227,7 @@ def check_objects(repository: Repository, manifest: Manifest) -> None:
 
 
 def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: bool) -> set[str]:
-    """The digests of a savepoint's objects that are not whole.
-
-    Args:
-        distrust: Read every byte, not only names, sizes and tables.
-    """
+    """The digests of a savepoint's objects that are not whole; `distrust` reads every byte."""
     whole = healed_objects(repository, manifest)
     lacking = set(manifest.objects()) - whole
     if distrust:
@@ -262,9 +247,6 @@ def heal(
     """Store the objects that a savepoint lacks again, if all their files still have the very bytes.
 
     Else nothing is stored; whether it helped, `lacking_objects` says afterwards.
-
-    Args:
-        lacking: Digests of its objects that are not whole.
 
     Raises:
         ConflictError: A file changed meanwhile.

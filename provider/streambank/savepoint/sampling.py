@@ -48,9 +48,7 @@ class SampleReport:
     Attributes:
         window: The part of the circle that it hashed.
         runs: So many consecutive runs of the same share hash everything.
-        objects: How many objects it hashed.
         all_objects: How many objects the savepoints need, each counted once.
-        findings: What is wrong with the record of where runs go on.
     """
 
     window: Annotated[Window, HIDDEN]
@@ -87,7 +85,6 @@ def verify_sample(
     """Hash the next share of a repository, and record the results beside each savepoint.
 
     Args:
-        share: Above 0, 1 at most.
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
 
     Raises:

@@ -25,10 +25,6 @@ def schema_of_savepoint(repository: Repository, job: str, savepoint: str) -> tup
 
 
 def schema_of_checkpoint(store: Store, batch: int | None = None) -> tuple[int, QuerySchema]:
-    """A committed batch of a checkpoint, whose query may be running, and the schema of its state.
-
-    Args:
-        batch: The batch; the newest committed one for None.
-    """
+    """A committed batch (None: the newest) of a checkpoint, whose query may run, and its state's schema."""
     closure = CheckpointReader(store).closure(batch, "minimal")
     return closure.batch, read_query_schema(closure.paths, store.read, closure.offset_conf)

@@ -20,11 +20,7 @@ from streambank.work.pace import Progress
 
 @dataclass(frozen=True, slots=True)
 class Signed(JsonObject):
-    """What came of it.
-
-    Attributes:
-        key: The id of the key; None where it is not signed.
-    """
+    """What came of it; no key where it is not signed."""
 
     job: str
     savepoint: str
@@ -112,5 +108,4 @@ class _Manifest:
         self._digest = hasher.digest()
 
     def unsigned(self, why: str) -> Signed:
-        """The answer that it was not signed."""
         return Signed(self.job, self.savepoint, False, None, f"not signed: {why}")

@@ -39,7 +39,6 @@ class Captured:
     later: Callable[[], Mapping[str, Any]] | None = None
 
     def complete(self) -> Captured:
-        """The same with what `later` gives."""
         more = {} if self.later is None else self.later()
         return replace(self, record={**self.record, **more}, later=None)
 
@@ -91,12 +90,7 @@ def capture_rest(
 
 
 def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:
-    """A source as the manifest keeps it.
-
-    Args:
-        capture: Who asks the rest; None for nobody.
-        origin: A savepoint of the same batch, of which the rest is known already.
-    """
+    """A source as the manifest keeps it; the rest is asked, or known of a savepoint of the same batch."""
     own = asdict(source)
     for one in origin.sources if origin is not None else ():
         if isinstance(one, Mapping) and all(one.get(name) == own[name] for name in ("source", "offset")):

@@ -25,11 +25,7 @@ _SUFFIX = ".crc"
 
 
 def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> Iterator[tuple[str, str]]:
-    """Files that are not what Spark's checksums say, each with what was seen.
-
-    Args:
-        entries: Files of a savepoint whose objects are whole, by path.
-    """
+    """Files that are not what Spark's checksums say, of objects that are whole, each with what was seen."""
     for path, checksum in entries.items():
         main = entries.get(path.removesuffix(_SUFFIX)) if path.endswith(_SUFFIX) else None
         if main is None or path.rpartition("/")[2].startswith("."):
@@ -54,10 +50,7 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
 
 
 def checksum_of(data: bytes, before: bytes) -> bytes:
-    """Spark's checksum of a file that was written again.
-
-    Args:
-        before: The checksum of what it was: what else it says stays; one of another algorithm, too.
+    """Spark's checksum of a file that was written again; what else the one before says stays.
 
     Raises:
         ValueError: `before` is no checksum as Spark writes them.
@@ -89,11 +82,7 @@ _SMALL_BYTES = 64
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
-    """The CRC-32C of bytes.
-
-    Args:
-        value: The CRC-32C of the bytes before them.
-    """
+    """The CRC-32C of bytes, after bytes whose CRC-32C is `value`."""
     state = value ^ 0xFFFFFFFF
     if len(data) > _SMALL_BYTES:
         data = _folded(data, state)
@@ -128,7 +117,6 @@ def _folded(data: bytes, state: int) -> bytes:
 
 
 def _product(value: int, constant: int) -> int:
-    """Carry-less product."""
     product = 0
     while constant:
         lowest = constant & -constant

@@ -80,7 +80,6 @@ class TakeRequest:
     """What a take is asked for.
 
     Attributes:
-        checkpoint: The query's live checkpoint; it is only read.
         batch: A committed batch that Spark still retains; None for the newest.
         closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
         sinks: The query's sinks, so that a restore can judge them and take them back.
@@ -93,13 +92,11 @@ class TakeRequest:
             another try of the same task from a person who asks once more: a try that finds its name given by
             the try before ends with that savepoint, and a later round takes the name along.
         new_query: The query id may be another one than that of the job's savepoints.
-        lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         application, conf: Fingerprints, where they are known.
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
         taken_at: When the checkpoint was what it is, for a copy; None for the moment of the plan.
-        reported: What the query's driver said of its state, where one did.
         restored_from: The savepoint whose files a restore has laid into the checkpoint: while the query
             stands at its batch, they need not be compared with it.
         before_commit: Called when all bytes are stored, right before the savepoint counts; raises where it
@@ -190,10 +187,7 @@ def _own_holder(request: TakeRequest) -> tuple[str, str] | None:
 
 
 def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:
-    """Record the name, now that the savepoint is there.
-
-    Args:
-        own: The one to which the same task has given the name; None for none.
+    """Record the name, now that the savepoint is there, if the same task has not.
 
     Raises:
         InputError: Another take was faster (code `name-taken`).
@@ -208,8 +202,6 @@ def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:
 
 
 class _Take:
-    """One take: what it was asked, and what has arrived so far."""
-
     def __init__(self, request: TakeRequest, pace: Pace, own: str | None) -> None:
         self.request = request
         self.pace = pace
@@ -381,8 +373,7 @@ class _Take:
     ) -> TakeResult | None:
         """The result for a savepoint that is listed already, healed if need be; None where there is none.
 
-        Args:
-            check: Raises where it is another one with the same id.
+        `check` raises where it is another one with the same id.
         """
         try:
             manifest = self.repository.load(self.job, savepoint)
@@ -554,11 +545,9 @@ class TakeResult:
     """What a take gave.
 
     Attributes:
-        files: How many files it has, sinks' included.
         replans: How often it had to plan again, because the query moved on.
         already_there: The savepoint of this batch was there before, or another take made it meanwhile.
         warnings: What it does not hold, and a restore will miss.
-        name: The name that was given to it; empty for none.
     """
 
     savepoint: str

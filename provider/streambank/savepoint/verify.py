@@ -58,7 +58,6 @@ class VerifyReport(JsonObject):
         batch: Its batch; None where the manifest cannot be read.
         ok: Whether nothing is wrong: what is only worth knowing may be found all the same.
         restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
-        files: How many files of the savepoint were looked at.
         bytes: How many bytes were hashed; for `quick`, whose sizes were compared.
     """
 
@@ -174,9 +173,6 @@ def leave_record(
     repository: Repository, report: VerifyReport, coverage: Coverage, by: Mapping[str, Any] | None
 ) -> None:
     """Leave a report beside the manifest that it is about.
-
-    Args:
-        coverage: What has been hashed up to now, this time included.
 
     Raises:
         NotFoundError: There is no such savepoint any more.
@@ -360,9 +356,7 @@ def flaws(
     """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
 
     Args:
-        objects: Digest and size of each.
         also: Codes of storage errors that are flaws too; any other one is raised.
-        shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, StreambankError | None] = {}
     files = repository.objects.look_up(objects)

@@ -16,9 +16,6 @@ def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifes
     """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
 
     What a guarded sink says is of this very savepoint, such as a catalog that was away.
-
-    Args:
-        before: The job's savepoint before it, of the same checkpoint; None for none.
     """
     known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
     for sink in captured:

@@ -29,12 +29,10 @@ class ObjectsTask:
 
     @property
     def files(self) -> int:
-        """How many objects."""
         return len(self.objects)
 
     @property
     def size_bytes(self) -> int:
-        """Their bytes."""
         return sum(size_bytes for _, size_bytes in self.objects)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,9 +121,6 @@ def check_objects(
     What could not be read, rather than was read and is wrong, is looked at once more by this process: a
     device may fail for a moment, and what only another machine may not read is not damaged.
 
-    Args:
-        also: Codes of storage errors that are flaws too.
-
     Raises:
         StorageError: The place, or in it something else than what `also` names, cannot be read.
     """
@@ -149,12 +144,7 @@ W = TypeVar("W")
 
 
 def grouped(repository: Repository, wanted: Sequence[tuple[str, int, W]]) -> Iterator[list[W]]:
-    """Things that lie in small objects, in groups.
-
-    Args:
-        repository: Where the objects are; one that cannot be found is no matter here.
-        wanted: Digest and size of an object, and the thing.
-    """
+    """Things that lie in small objects, in groups."""
 
     def place(item: tuple[str, int, W]) -> tuple[str, int]:
         try:

@@ -34,13 +34,10 @@ CHECKPOINT = -1
 
 @dataclass(frozen=True, slots=True)
 class CopyTask(JsonObject):
-    """One file to be copied into the repository.
+    """One file to be copied into the repository, as it was when the plan was made.
 
     Attributes:
         origin: Which store it is in: `CHECKPOINT`, or the number of a sink.
-        size_bytes: Its size when the plan was made.
-        mtime_ns: Its last change, then.
-        identity: Its identity, then; another one later means that it is another file.
     """
 
     origin: int
@@ -52,17 +49,14 @@ class CopyTask(JsonObject):
 
     @classmethod
     def of(cls, info: FileInfo, role: str, origin: int = CHECKPOINT) -> CopyTask:
-        """The task for a file as a listing shows it."""
         return cls(origin, info.path, info.size_bytes, info.mtime_ns, info.identity, role)
 
     @property
     def files(self) -> int:
-        """How many files it is about: one."""
         return 1
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What the file is, bytes included."""
         return self.origin, self.path, self.identity
 
     def entry(self, digest: str) -> FileEntry:
@@ -105,9 +99,6 @@ def run_task(
     rate: RateLimit = UNLIMITED,
 ) -> FileEntry:
     """Copy one file, and return what the manifest says about it.
-
-    Args:
-        held: The same file, where it is held already.
 
     Raises:
         ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
@@ -312,11 +303,7 @@ _LIMIT_LOCK = threading.Lock()
 
 
 def slices(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[Sequence[CopyTask]]:
-    """Cut tasks into slices that can be held at once, keeping their order.
-
-    Args:
-        tasks: What will be copied, the files that Spark deletes first in front.
-    """
+    """Cut tasks, whose order is kept, into slices that can be held at once: Spark deletes the first first."""
     if not any(store.features.holds for store in stores.values()):
         yield tasks
         return

@@ -26,20 +26,12 @@ BAD_DISK: Set[str] = BAD_SECTOR | {"no-permission"}
 
 
 def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
-    """Whether an error of reading is about this one file, so that others may well be read.
-
-    Args:
-        also: Codes of storage errors that count as damage.
-    """
+    """Whether an error of reading, or a code of `also`, is about this one file, so that others may be read."""
     return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
 
 
 class Reading:
-    """One object of a repository as it is read, which remembers whether reading it was what failed.
-
-    Args:
-        also: Codes of storage errors that count as damage.
-    """
+    """One object of a repository as it is read, which remembers whether reading it was what failed."""
 
     def __init__(
         self,
@@ -102,11 +94,7 @@ def read_small(
     also: Set[str] = BAD_DISK,
     rate: RateLimit = UNLIMITED,
 ) -> Iterator[tuple[str, bytes | StreambankError]]:
-    """Small objects, read pack by pack, each as its bytes or what is wrong with it.
-
-    Args:
-        also: Codes of storage errors that count as damage.
-    """
+    """Small objects, read pack by pack, each as its bytes or what is wrong with it."""
     left = dict(objects)
     try:
         for digest, data in repository.objects.read_many(objects):
@@ -132,11 +120,7 @@ def damaged_objects(
     meter: Meter | None = None,
     also: Set[str] = frozenset(),
 ) -> Iterator[tuple[str, StreambankError]]:
-    """Objects that are not what was stored, found by reading all of them.
-
-    Args:
-        parallel: How many large ones are read at once.
-        also: Codes of storage errors that count as damage; any other one is raised.
+    """Objects that are not what was stored, found by reading all; errors not of `also` are raised.
 
     Raises:
         StorageError: The place, or in it something else than what `also` names, cannot be read.

@@ -32,15 +32,12 @@ class Task(Protocol):
     """One piece of work, as plain data."""
 
     @property
-    def files(self) -> int:
-        """How many files or objects it is about."""
+    def files(self) -> int: ...
 
     @property
-    def size_bytes(self) -> int:
-        """How many bytes they have."""
+    def size_bytes(self) -> int: ...
 
-    def to_dict(self) -> dict[str, Any]:
-        """The task as JSON."""
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 _BUNDLE_BYTES = 1 << 20
@@ -57,8 +54,7 @@ class Work(ABC, Generic[T, O]):
     kind: ClassVar[str]
 
     @abstractmethod
-    def run(self, task: T) -> O:
-        """Do one task."""
+    def run(self, task: T) -> O: ...
 
     def portions(self, tasks: Sequence[T]) -> Portions[T, O]:
         """Tasks in portions that can be worked on at once, each with what does one of them.
@@ -101,21 +97,17 @@ class Work(ABC, Generic[T, O]):
 
     @classmethod
     @abstractmethod
-    def read_task(cls, data: Mapping[str, Any]) -> T:
-        """The task in JSON."""
+    def read_task(cls, data: Mapping[str, Any]) -> T: ...
 
     @classmethod
     @abstractmethod
-    def write_outcome(cls, outcome: O) -> dict[str, Any]:
-        """An outcome as JSON."""
+    def write_outcome(cls, outcome: O) -> dict[str, Any]: ...
 
     @classmethod
     @abstractmethod
-    def read_outcome(cls, task: T, data: Mapping[str, Any]) -> O:
-        """The outcome of a task in JSON."""
+    def read_outcome(cls, task: T, data: Mapping[str, Any]) -> O: ...
 
     def counts(self) -> dict[str, int]:
-        """What a work that was opened elsewhere has counted."""
         return {}
 
     def absorb(self, counts: Mapping[str, int]) -> None:
@@ -144,11 +136,7 @@ class Executor(Protocol):
 
 
 class Threads:
-    """Does tasks in threads of this process.
-
-    Args:
-        parallel: How many at once; None for as many as are best for the stores that the work is about.
-    """
+    """Does tasks in threads of this process, as many as are best for the stores unless `parallel` says it."""
 
     def __init__(self, parallel: int | None = None) -> None:
         self.parallel = parallel
@@ -198,11 +186,7 @@ FAR_FILES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class BySize:
-    """Does little here and much elsewhere; what is left after a re-plan is little again.
-
-    Attributes:
-        far_bytes: What is much, in bytes.
-    """
+    """Does little here and much elsewhere; what is left after a re-plan is little again."""
 
     near: Executor
     far: Executor
@@ -241,7 +225,6 @@ class Pace:
 
     @property
     def who(self) -> Executor:
-        """Who does it."""
         return self.executor or Threads(self.parallel)
 
 

@@ -45,13 +45,11 @@ class Moved:
     errors: dict[str, StreambankError] = field(default_factory=dict)
 
     def arrived(self, size_bytes: int, *, by_service: bool = False) -> None:
-        """One more has."""
         self.objects += 1
         self.bytes += size_bytes
         self.service_bytes += size_bytes if by_service else 0
 
     def add(self, other: Moved) -> None:
-        """Count what else was moved."""
         self.objects += other.objects
         self.bytes += other.bytes
         self.service_bytes += other.service_bytes
@@ -59,16 +57,7 @@ class Moved:
 
 
 class Moving(Work[ObjectsTask, Moved]):
-    """Brings objects to another repository; one that cannot be read is in the outcome, and the rest goes on.
-
-    Args:
-        writer: Adds objects there; whoever made it flushes it.
-        by_service: Let the service that holds both copy large ones.
-        rate: How fast they may be read here; it does not go to machines elsewhere.
-
-    Attributes:
-        by_service: Whether it does, as far as is known by now.
-    """
+    """Brings objects to another repository; what cannot be read is in the outcome, and the rest goes on."""
 
     kind = "move"
 

@@ -52,10 +52,6 @@ def check_parallel(parallel: int | None) -> None:
 class RateLimit:
     """A token bucket for any number of threads.
 
-    Args:
-        bytes_per_s: The rate; None for no limit.
-        clock: Seconds that only go up.
-
     Raises:
         InputError: The rate is not positive (code `bad-rate`).
     """
@@ -97,11 +93,7 @@ UNLIMITED = RateLimit(None)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far one phase is.
-
-    Attributes:
-        phase: `plan`, `copy`, `check`, `write`, ...
-    """
+    """How far one phase is."""
 
     phase: str
     files_done: int
@@ -126,11 +118,7 @@ def counted(progress: Progress | None, phase: str) -> Callable[[int, int], None]
 
 
 class Meter:
-    """Counts a phase and tells the callback.
-
-    Args:
-        progress: Whom to tell; None for nobody.
-    """
+    """Counts a phase and tells the callback."""
 
     def __init__(self, progress: Progress | None, phase: str, files: int, size_bytes: int) -> None:
         self._progress = progress
@@ -143,7 +131,6 @@ class Meter:
         self.add(0, 0)
 
     def add(self, files: int, size_bytes: int) -> None:
-        """Some more is done."""
         if self._progress is None:
             return
         with self._lock:

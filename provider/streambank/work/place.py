@@ -35,12 +35,10 @@ class PlaceTask(JsonObject):
 
     @property
     def files(self) -> int:
-        """How many files."""
         return len(self.entries)
 
     @property
     def size_bytes(self) -> int:
-        """Their bytes."""
         return sum(entry.size_bytes for entry in self.entries)
 
 
@@ -71,9 +69,6 @@ class Placing(Work[PlaceTask, Placed]):
 
     Args:
         files: The target, or the view of it that `Store.bulk` gives.
-        target: URI of the target.
-        link: Let large files share their bytes with the repository, where that is possible.
-        rate: How fast the repository may be read here; it does not go to machines elsewhere.
         wrote: Told of each file that is written, by a process whose progress is watched.
         check: Raises where the restore that this is for is over.
     """

@@ -48,10 +48,6 @@ PORTIONS = 64
 def write_plan(path: Path, work: Work[T, O], tasks: Sequence[T], parallel: int | None = None) -> int:
     """Write a plan.
 
-    Args:
-        tasks: The more urgent ones in front; each is known by its place in this sequence.
-        parallel: How many tasks of a portion are done at once; None for as many as is best.
-
     Raises:
         InputError: See `Work.header`.
     """
@@ -94,8 +90,7 @@ def cut(tasks: Sequence[Task]) -> Iterator[list[int]]:
 def run_portion(header: str, portion: str, *, last_try: bool = True) -> list[str]:
     """Do one portion of a plan on this machine, and return its lines of the report.
 
-    Args:
-        last_try: Nobody would try this portion again; else what another try may heal is raised.
+    Before the `last_try` what another try may heal is raised.
 
     Raises:
         FormatError: The plan is of another version.

@@ -28,17 +28,13 @@ def remove_tree(
     progress: Progress | None = None,
     judged: DirectoryIdentity | None = None,
 ) -> tuple[int, int]:
-    """Delete everything at a location, and the location. What is gone meanwhile is no error.
+    """Delete everything at a location, and the location: how many files, and bytes. What is gone is no error.
 
     Args:
         first: Files, and folders, directly in it that go before all others, in this order.
-        last: Those that go after all others, in this order.
         check: Raises where it must not go on; asked again and again.
         judged: Which directory of this machine it is, where that was looked at before; nothing of another
             one that has its name by now is removed.
-
-    Returns:
-        How many files were deleted, and their size.
 
     Raises:
         RefusedError: The location is a symbolic link, or another directory than the one that was judged
@@ -66,7 +62,6 @@ def remove_tree(
             checked_s = time.monotonic()
 
     def parts(names: Iterable[str]) -> Iterator[list[str]]:
-        """Names of one rank after the other."""
         for _, same in groupby(sorted(names, key=rank), rank):
             check_again(at_once=True)
             yield list(same)

@@ -119,9 +119,6 @@ class Fence:
     A process may stand still for long (a machine that sleeps, a storage that hangs), and be taken for dead;
     an executor may outlive its restore. When it goes on, another restore may be at work in its place, or a
     query.
-
-    Args:
-        token: What its note says for as long as it is ours.
     """
 
     def __init__(self, target: Store, token: str | None) -> None:
