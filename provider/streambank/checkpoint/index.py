@@ -80,12 +80,10 @@ class StoreFiles:
 
     @property
     def ssts(self) -> Mapping[str, str]:
-        """SST name -> path."""
         return self._data("SSTs")
 
     @property
     def wals(self) -> Mapping[str, str]:
-        """Archived write-ahead log name -> path."""
         return self._data("logs")
 
     def of(self, kind: Kind) -> Mapping[VersionKey, str]:

@@ -83,7 +83,6 @@ class CheckpointReader:
             raise
 
     def explained(self, error: StreambankError) -> StreambankError:
-        """See `inspection.explained`."""
         try:
             index = CheckpointIndex.build(self.listing())
             return explained(ClosurePlanner(index, self.store.read), error)

@@ -51,7 +51,6 @@ class CodeChoice:
 
     @property
     def words(self) -> str:
-        """What counts and why, as a sentence for people."""
         where = self.code.application if self.code is not None else "what the job declares"
         why = f" ({self.why})" if self.why else ""
         said = f"An upgrade has chosen the code of {where}, until the job declares other code{why}."

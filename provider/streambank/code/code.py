@@ -45,7 +45,6 @@ class Code(JsonObject):
 
     @classmethod
     def declared(cls, job: Job) -> Code:
-        """The code that a job declares, as it is on this machine now."""
         return cls.of(job, read_program(job.application, job.spark))
 
     @property

@@ -44,7 +44,6 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where it lies in the quarantine."""
         return f"{FILES}/{self.path}"
 
 

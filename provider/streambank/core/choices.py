@@ -41,7 +41,6 @@ VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
 
 Expressions = Literal["declared", "any"]
 """Which conditions a form takes: only what the job declares, or whatever somebody types there."""
-EXPRESSIONS: tuple[Expressions, ...] = get_args(Expressions)
 
 ExistingRows = Literal["replace", "keep", "overwrite"]
 """What becomes of rows of state that are there where others are made from a table: all go, they win, or the

@@ -96,7 +96,6 @@ class Declared:
 
     @property
     def shown_default(self) -> str | None:
-        """Its default as people would write it; None where nothing is the default."""
         value = None if self.default is None else self.default()
         if value is None or value == {} or value == ():
             return None
@@ -104,7 +103,6 @@ class Declared:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Its choices; none where it is not a choice."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     def read(self, value: Any) -> Any:

@@ -39,23 +39,19 @@ class Scratch:
             self.run(statement)
 
     def run(self, statement: str, *values: Value) -> None:
-        """Execute a statement that gives no rows."""
         with _translated():
             self._database.execute(statement, values)
 
     def rows(self, statement: str, *values: Value) -> Iterator[tuple[Value, ...]]:
-        """The rows of a query, as they are asked for."""
         with _translated():
             yield from self._database.execute(statement, values)
 
     def number(self, statement: str, *values: Value) -> int:
-        """The only value of a query that counts."""
         with _translated():
             (found,) = self._database.execute(statement, values).fetchone()
         return int(found)
 
     def insert(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
-        """Execute a statement for each of some rows."""
         with _translated():
             self._database.executemany(statement, rows)
 

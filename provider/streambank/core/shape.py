@@ -73,8 +73,6 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of a dataclass, and how JSON has it."""
-
     name: str
     kind: Any
     key: str

@@ -35,7 +35,6 @@ class Unrepeatable:
     what: str
 
     def sentence(self) -> str:
-        """What is wrong, for a person who decides."""
         return (
             f"Source {self.source} ({self.what}) cannot be repeated: what it gave after the savepoint is "
             "gone, and its offsets mean nothing to a new run. Spark may refuse to go on."

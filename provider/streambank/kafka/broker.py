@@ -102,5 +102,4 @@ class Patience:
             self._spent_s += time.monotonic() - began
 
     def renew(self) -> None:
-        """Another piece of work begins."""
         self._spent_s = 0.0

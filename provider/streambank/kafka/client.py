@@ -203,7 +203,6 @@ class ClientBroker:
         return sorted(denied)
 
     def _ask(self, ask: Callable[[float], Mapping[T, Future[Any]]], right: str) -> dict[T, Any]:
-        """The answers, None for what is not there."""
         from confluent_kafka import KafkaException
 
         found: dict[T, Any] = {}

@@ -57,7 +57,6 @@ class BoundedGuard:
             return UnknownTable(self.kind, self.path, error).stand(batch, record)
 
     def same_batch(self, batch: int, at: datetime) -> bool | None:
-        """See `TableGuard.same_batch`; None where there is no answer within that time."""
         try:
             return within(self._stand_s, lambda: self._guard.same_batch(batch, at), self._name)
         except StreambankError:

@@ -69,8 +69,6 @@ class _Entry:
 
 
 class _History:
-    """The snapshots of a table, and which batches of a query are in them."""
-
     def __init__(self, table: Table, query_id: str) -> None:
         metadata = table.metadata
         self.uuid = str(metadata.table_uuid)

@@ -75,7 +75,6 @@ class TableStanding:
 
     @property
     def name(self) -> str:
-        """The table, as messages name it."""
         return f"{TITLES[self.kind]} {self.path}"
 
     @property

@@ -159,8 +159,6 @@ class MemoryStore(Store):
 
 
 class _Held(RememberedFile):
-    """The bytes as they were, whatever happens to their name."""
-
     def __init__(self, store: Store, info: FileInfo, data: bytes) -> None:
         super().__init__(store, info)
         self._data = data

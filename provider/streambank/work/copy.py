@@ -272,7 +272,6 @@ class Copying(Work[CopyTask, FileEntry]):
 
     @classmethod
     def write_outcome(cls, outcome: FileEntry) -> dict[str, Any]:
-        """See `Work.write_outcome`: everything else is in the task."""
         return {"digest": outcome.digest}
 
     @classmethod

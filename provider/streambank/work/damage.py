@@ -26,7 +26,7 @@ BAD_DISK: Set[str] = BAD_SECTOR | {"no-permission"}
 
 
 def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
-    """Whether an error of reading, or a code of `also`, is about this one file, so that others may be read."""
+    """Whether an error (by its code, or one of `also`) is about this one file: others may well be read."""
     return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
 
 

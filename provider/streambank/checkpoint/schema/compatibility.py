@@ -114,7 +114,6 @@ class SchemaComparison:
 
     @property
     def loses(self) -> bool:
-        """Whether Spark would go on and lose some of what is stored."""
         return any(difference.loses for difference in self.differences)
 
     def to_dict(self) -> dict[str, Any]:

@@ -109,8 +109,6 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
 
 @dataclass(slots=True)
 class _Walk:
-    """The way down from a version: what was found on it."""
-
     store: StoreFiles
     rocksdb: bool
     readers: ChainReaders

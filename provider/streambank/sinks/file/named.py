@@ -66,7 +66,6 @@ class NamedFiles:
             yield from ((name_of(name), int(size or 0)) for name, size in found)
 
     def index(self) -> None:
-        """Make `names` quick."""
         self.scratch.run("CREATE INDEX of_uri ON named (uri)")
 
     def names(self, file: DataFile) -> bool:

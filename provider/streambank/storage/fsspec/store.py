@@ -323,7 +323,6 @@ class FsspecStore(Store):
                 self._move_in(path, data, exclusive=exclusive)
 
     def _move_in(self, path: str, data: bytes | Path, *, exclusive: bool) -> None:
-        """Write under a temporary name beside the real one, and move it there."""
         parent = posixpath.dirname(path).rstrip("/")  # empty: the root of the filesystem
         temporary = f"{parent}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
         self._fs.makedirs(parent or "/", exist_ok=True)

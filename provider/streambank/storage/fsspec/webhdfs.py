@@ -43,7 +43,6 @@ class WebHdfsStore(FsspecStore):
             return reader.read()
 
     def leftovers(self, before_ns: int) -> Iterator[Leftover]:
-        """See `Store.leftovers`: temporary files."""
         for key, said in self._found(""):
             if not is_temporary(posixpath.basename(key)):
                 continue
@@ -119,5 +118,4 @@ class WebHdfsStore(FsspecStore):
                     raise
 
     def _said(self, path: str) -> str:
-        """A path as messages name it."""
         return f"{self._uri}/{below(path, self._path(''))}"

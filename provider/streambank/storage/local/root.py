@@ -46,7 +46,6 @@ class Root:
         self._real_boundary: str | None = None
 
     def join(self, key: str) -> str:
-        """The path of a key; the root itself for the empty one."""
         return f"{self.path}/{key}" if key else self.path
 
     def open_file(self, key: str, flags: int) -> tuple[int, FileInfo]:

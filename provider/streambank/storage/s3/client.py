@@ -211,7 +211,6 @@ def _written() -> tuple[tuple[int, int] | None, ...]:
 def _said_by(
     profile: str, settings: frozenset[tuple[str, str]], written: tuple[tuple[int, int] | None, ...]
 ) -> tuple[str | None, str | None]:
-    """Endpoint and region of a profile, as read under these variables."""
     session = session_of_profile()
     session.set_config_variable("profile", profile)
     return session.endpoint_url("s3"), session.get_scoped_config().get("region")
@@ -277,7 +276,6 @@ def _connect(uri: str, access: S3Access) -> Service:
 
 
 def _times(tries: int, connect_s: float, read_s: float) -> dict[str, Any]:
-    """How often and how long a client of botocore tries, as its settings."""
     retries = {"mode": "standard", "total_max_attempts": tries}
     return {"retries": retries, "connect_timeout": connect_s, "read_timeout": read_s}
 

@@ -89,7 +89,6 @@ class S3Access:
         raise TypeError("credentials of S3 do not leave their process")
 
     def __bool__(self) -> bool:
-        """Whether anything is said at all."""
         return any(getattr(self, one.name) is not None for one in fields(self))
 
     @classmethod
