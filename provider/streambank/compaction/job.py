@@ -17,7 +17,7 @@ from streambank.control.records import leaving_word
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
-from streambank.storage import Opener, open_store, same_place
+from streambank.storage import open_store, same_place
 from streambank.work.pace import Progress
 
 OPERATION = "compact"
@@ -36,8 +36,6 @@ def compact_job(
     older_than_s: float = 3600.0,
     quarantine: str | None = None,
     dry_run: bool = False,
-    control: JobControl | None = None,
-    opener: Opener = open_store,
     progress: Progress | None = None,
 ) -> dict[str, CompactionReport]:
     """Compact the current checkpoint of each query of a job (or of one).
@@ -59,20 +57,20 @@ def compact_job(
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever else `compact` raises.
     """
-    records = control or job.records()
+    records = job.records()
     names = _queries(job, query, quarantine)
-    places = {name: _place(job, records, name, opener) for name in names}
+    places = {name: _place(job, records, name) for name in names}
     request = CompactionRequest(
         stopped=True, keep_batches=keep_batches, older_than_s=older_than_s, by=by, why=why, watch=HELD
     )
     if dry_run:
-        return _plans(job, records, places, request, stopped, opener)
+        return _plans(job, records, places, request, stopped)
     done = {}
     with _held(records, by, stopped=stopped) as (is_held, check):
         for name, place in places.items():
             where = quarantine or quarantine_location(place, label)
             held = replace(request, stopped=is_held, check=check)
-            report = compact(opener(place), opener(where), held, progress=progress)
+            report = compact(open_store(place), open_store(where), held, progress=progress)
             done[name] = _named(job, name, report)
             if report.files and not report.already_done:
                 _record(records, "compacted", name, report.to_dict(), by, why)
@@ -85,8 +83,6 @@ def undo_job(
     *,
     by: Mapping[str, str],
     why: str = "",
-    control: JobControl | None = None,
-    opener: Opener = open_store,
     progress: Progress | None = None,
 ) -> UndoReport:
     """Bring back what was moved from a checkpoint of a job; no driver may live, and none can start meanwhile.
@@ -98,8 +94,8 @@ def undo_job(
         RefusedError: A driver lives (`lease-held`), or see `bring_back`.
         StreambankError: Whatever else `bring_back` raises.
     """
-    records = control or job.records()
-    kept_apart = Quarantine(opener(quarantine))
+    records = job.records()
+    kept_apart = Quarantine(open_store(quarantine))
     done = _done_before(records, _UNDONE, kept_apart)
     if done is not None:
         return UndoReport(
@@ -112,12 +108,12 @@ def undo_job(
             already_done=True,
         )
     record = kept_apart.existing()
-    places = {_place(job, records, name, opener): name for name in job.queries}
+    places = {_place(job, records, name): name for name in job.queries}
     place = next((one for one in places if same_place(one, record.checkpoint)), None)
     if place is None:
         raise _of_another_job(job, quarantine, record.checkpoint, "current checkpoint")
     with _held(records, by, stopped=record.mode == "stopped") as (_, check):
-        report = bring_back(opener(place), kept_apart, check=check, progress=progress)
+        report = bring_back(open_store(place), kept_apart, check=check, progress=progress)
         _record(records, _UNDONE, places[place], report.to_dict(), by, why)
     return report
 
@@ -128,8 +124,6 @@ def purge_job(
     *,
     by: Mapping[str, str],
     why: str = "",
-    control: JobControl | None = None,
-    opener: Opener = open_store,
     progress: Progress | None = None,
 ) -> PurgeReport:
     """Delete for good what was moved from a checkpoint of a job; its driver may live.
@@ -143,8 +137,8 @@ def purge_job(
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever `purge` raises.
     """
-    records = control or job.records()
-    kept_apart = Quarantine(opener(quarantine))
+    records = job.records()
+    kept_apart = Quarantine(open_store(quarantine))
     done = _done_before(records, _PURGED, kept_apart)
     if done is not None:
         return PurgeReport(done["checkpoint"], kept_apart.store.uri, done["files"], done["bytes"], True)
@@ -156,7 +150,7 @@ def purge_job(
     if query is None:
         raise _of_another_job(job, quarantine, checkpoint, "checkpoint")
     with records.operation(OPERATION, by=by):
-        report = purge(kept_apart, opener=opener, progress=progress)
+        report = purge(kept_apart, progress=progress)
         told = {**report.to_dict(), "checkpoint": checkpoint}
         _record(records, _PURGED, query, told, by, why)
     return report
@@ -210,7 +204,6 @@ def _plans(
     places: Mapping[str, str],
     request: CompactionRequest,
     stopped: bool,
-    opener: Opener,
 ) -> dict[str, CompactionReport]:
     """What would happen now, or with `stopped` once the job was stopped."""
     view = records.lease.view()
@@ -221,7 +214,7 @@ def _plans(
         against = (records.lease.refusal(view),)
     elif (doubt := records.lease.doubt(view)) is not None:
         against = (doubt,)
-    plans = {name: plan(opener(place), planned) for name, place in places.items()}
+    plans = {name: plan(open_store(place), planned) for name, place in places.items()}
     return {name: _named(job, name, found.having(refusals=against)) for name, found in plans.items()}
 
 
@@ -260,11 +253,11 @@ def _queries(job: Job, query: str | None, quarantine: str | None) -> tuple[str, 
     return names
 
 
-def _place(job: Job, records: JobControl, name: str, opener: Opener) -> str:
+def _place(job: Job, records: JobControl, name: str) -> str:
     check_records(declared_query(job, name, records))
     generation = records.generation(name)
     location = generation.location if generation is not None else job.queries[name]
-    if generation is None and not opener(location).names("commits"):
+    if generation is None and not open_store(location).names("commits"):
         raise NotFoundError(
             f"Job {job.name} was never started: there is nothing at {location}.",
             code="never-started",

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import CHUNK_BYTES, Store
+from streambank.storage.store import chunks, stat_or_none
 from streambank.storage.threads import at_once, each
 from streambank.work.pace import Meter
 
@@ -85,16 +86,16 @@ def _second(source: Store, target: Store, move: Move) -> bool:
         info = source.stat(move.key)
         if move.identity is not None and info.identity != move.identity:
             raise _moved(source, move)
-        if not target.link_from(source, move.key, move.new_key) and not target.copy_from(
-            source, move.key, move.new_key
-        ):
-            target.write(move.new_key, _chunks(source, move.key))
+        copied = target.link_from(source, move.key, move.new_key)
+        if not copied and not target.copy_from(source, move.key, move.new_key):
+            with source.open(move.key) as reader:
+                target.write(move.new_key, chunks(reader))
     except NotFoundError:
         return False
-    copied = target.stat(move.new_key).size_bytes
-    if copied != info.size_bytes:
+    size_bytes = target.stat(move.new_key).size_bytes
+    if size_bytes != info.size_bytes:
         raise StorageError(
-            f"{move.new_key} in {target.uri} has {copied} bytes instead of {info.size_bytes}.",
+            f"{move.new_key} in {target.uri} has {size_bytes} bytes instead of {info.size_bytes}.",
             code="io-error",
             hint="Nothing was removed. Try again.",
         )
@@ -104,9 +105,8 @@ def _second(source: Store, target: Store, move: Move) -> bool:
 def _remove(source: Store, target: Store, move: Move) -> Move:
     """Remove a file that is in both places, if it still is the one that was meant."""
     if move.identity is not None:
-        try:
-            info = source.stat(move.key)
-        except NotFoundError:
+        info = stat_or_none(source, move.key)
+        if info is None:
             return move
         if info.identity != move.identity:
             target.delete(move.new_key)
@@ -132,9 +132,3 @@ def same_bytes(one: Store, key: str, other: Store, other_key: str) -> bool:
             if data != right.read(len(data)):
                 return False
         return not right.read(1)
-
-
-def _chunks(source: Store, key: str) -> Iterator[bytes]:
-    with source.open(key) as reader:
-        while data := reader.read(CHUNK_BYTES):
-            yield data

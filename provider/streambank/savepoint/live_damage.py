@@ -36,7 +36,7 @@ from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import lost_operators
 from streambank.storage import same_place, service_name
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import FileInfo, Store, stat_or_none
 from streambank.storage.threads import each
 
 MOST_ENDS = 2000
@@ -127,11 +127,7 @@ def _that_stood_still(
         return ()
     for path in (damage.path for damage in found if damage.path):
         listed = planner.index.listing.get(path)
-        try:
-            now = checkpoint.stat(path)
-        except NotFoundError:
-            now = None
-        if _seen(now) != _seen(listed):
+        if _seen(stat_or_none(checkpoint, path)) != _seen(listed):
             return ()
     return found
 

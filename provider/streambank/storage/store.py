@@ -494,6 +494,14 @@ TRANSFER_ATTEMPTS = 3
 T = TypeVar("T")
 
 
+def stat_or_none(store: Store, key: str) -> FileInfo | None:
+    """One file; None where there is none."""
+    try:
+        return store.stat(key)
+    except NotFoundError:
+        return None
+
+
 def chunks(reader: BinaryIO, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The rest of a file, in chunks of at most `size_bytes`."""
     while chunk := reader.read(size_bytes):

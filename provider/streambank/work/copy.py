@@ -19,7 +19,7 @@ from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage import open_store
-from streambank.storage.store import CHUNK_BYTES, FileInfo, HeldFile, Store, scanning, undamaged
+from streambank.storage.store import CHUNK_BYTES, FileInfo, HeldFile, Store, scanning, stat_or_none, undamaged
 from streambank.storage.threads import at_once
 from streambank.work.executor import Portions, Work
 from streambank.work.pace import UNLIMITED, RateLimit
@@ -157,7 +157,7 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
         return [now.get(task.path) for task in tasks]
     fast = scanning(store)
     seen = fast.look(task.path for task in tasks) if fast is not None else {}
-    return [seen.get(task.path) or _stat(store, task.path) for task in tasks]
+    return [seen.get(task.path) or stat_or_none(store, task.path) for task in tasks]
 
 
 def _whole(task: CopyTask, reader: Any, rate: RateLimit) -> bytes:
@@ -181,13 +181,6 @@ def _exactly(task: CopyTask, reader: Any, rate: RateLimit) -> Iterator[bytes]:
         rate.spend(min(max(left, 0), CHUNK_BYTES))
     if left:
         raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")
-
-
-def _stat(store: Store, key: str) -> FileInfo | None:
-    try:
-        return store.stat(key)
-    except NotFoundError:
-        return None
 
 
 _WITNESS = "metadata"

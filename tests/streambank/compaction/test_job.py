@@ -188,7 +188,9 @@ def test_a_quarantine_of_an_earlier_generation_is_purged_and_one_of_another_job_
     assert (again.checkpoint, again.files, again.already_done) == (job.checkpoint, len(done.files), True)
 
 
-def test_a_purge_that_broke_off_is_ended_with_its_job_known(job: Job) -> None:
+def test_a_purge_that_broke_off_is_ended_with_its_job_known(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = compact_job(job, label="x", by=BY)["main"]
     assert done.quarantine is not None
     place = open_store(done.quarantine)
@@ -200,11 +202,12 @@ def test_a_purge_that_broke_off_is_ended_with_its_job_known(job: Job) -> None:
                 raise StorageError("cut off", code="test", hint="")
             super().delete(key)
 
-    def opener(location: str) -> Store:
+    def opened(location: str) -> Store:
         return Cut(location.removeprefix("file://"), fsync=False)
 
-    with pytest.raises(StorageError):
-        purge_job(job, done.quarantine, by=BY, opener=opener)
+    with monkeypatch.context() as patch, pytest.raises(StorageError):
+        patch.setattr("streambank.compaction.job.open_store", opened)
+        purge_job(job, done.quarantine, by=BY)
     assert purging.record() is None and purging.is_purging
     assert purge_job(job, done.quarantine, by=BY).checkpoint is None
     event = job.records().last_event("quarantine-purged")

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName
-from streambank.core.errors import NotFoundError
 from streambank.core.units import say_count
 from streambank.sinks.file.comparison import LogComparison
 from streambank.sinks.file.log import Roots
 from streambank.sinks.file.named import NamedFiles
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import FileInfo, Store, stat_or_none
 
 MOST_LOOKED_FOR = 40
 MOST_NAMED = 3
@@ -58,15 +57,12 @@ def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
 def look_for(store: Store, named: NamedFiles) -> Lacking:
     """Look for some data files, few whatever size the output has, and list nothing."""
     chosen = list(named.spread(MOST_LOOKED_FOR))
-    gone = [key for key, size_bytes in chosen if not _is_there(store, key, size_bytes)]
+    gone = [
+        key
+        for key, size_bytes in chosen
+        if (info := stat_or_none(store, key)) is None or info.size_bytes != size_bytes
+    ]
     return Lacking(len(gone), tuple(gone[:MOST_NAMED]), len(chosen), named.totals()[0])
-
-
-def _is_there(store: Store, key: str, size_bytes: int) -> bool:
-    try:
-        return store.stat(key).size_bytes == size_bytes
-    except NotFoundError:
-        return False
 
 
 def _compared(named: NamedFiles, listing: Iterable[FileInfo], count: int) -> Lacking:

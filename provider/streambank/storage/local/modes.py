@@ -45,8 +45,8 @@ class Openness:
         return cls(int(text, 8)) if isinstance(text, str) and _RECORDED.fullmatch(text) else None
 
 
-def openness(location: str, file: str = "metadata") -> Openness | None:
-    """Who may look into a directory and read a file in it; None where it is not there, or elsewhere."""
+def openness(location: str) -> Openness | None:
+    """Who may look into a directory, and read `metadata` in it; None where it is not there, or elsewhere."""
     path = local_path(location)
     if path is None:
         return None
@@ -56,7 +56,7 @@ def openness(location: str, file: str = "metadata") -> Openness | None:
         return None
     mode = about.st_mode & 0o777
     with suppress(OSError):
-        inner = (path / file).stat().st_mode
+        inner = (path / "metadata").stat().st_mode
         for shift in (3, 0):
             if not inner >> shift & 4:
                 mode &= ~(7 << shift)
