@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.position import is_batch
 from streambank.core.python310 import StrEnum
 
@@ -109,7 +110,6 @@ The one list of such names: whatever else is not understood is named by take, ve
 _HARMLESS = re.compile("|".join(HARMLESS), re.DOTALL)
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 _SCHEMA_LOG = re.compile(r"_schema_log_[^/]+\Z")
-_LOG_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[0-9a-fA-F-]{36}(\.TID[0-9]+)?\.tmp\Z", re.DOTALL)
 _VERSION = re.compile(
     r"(?P<version>0|[1-9][0-9]{0,18})(?:_(?P<uid>[0-9A-Za-z-]{1,64}))?\.(?P<ext>delta|snapshot|zip|changelog)\Z"
@@ -170,17 +170,9 @@ def _classify(path: str) -> Part:
             return Part(Kind.OFFSETS, path, batch=int(number))
         case ["commits", number] if is_batch(number):
             return Part(Kind.COMMITS, path, batch=int(number))
-        case ["sources", source, entry] if (
-            source and (found := _LOG_NAME.match(entry)) and is_batch(found[1])
-        ):
-            return Part(
-                Kind.SOURCE_LOG,
-                path,
-                batch=int(found[1]),
-                compact=found[2] is not None,
-                source=source,
-                name=entry,
-            )
+        case ["sources", source, entry] if source and (log_name := parse_log_name(entry)):
+            batch, is_compact = log_name.batch, log_name.compact
+            return Part(Kind.SOURCE_LOG, path, batch=batch, compact=is_compact, source=source, name=entry)
         case ["sources", source, _, *_] if source:
             return Part(Kind.SOURCE_OTHER, path, source=source, name=name)
         case ["state", operator, *rest] if rest and _NUMBER.match(operator):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
+from streambank.checkpoint.compactible import entries_up_to, parse_log_entry, parse_log_name
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import FormatError, NotFoundError, StorageError, StreambankError
 from streambank.core.scratch import DistinctNames
@@ -39,7 +39,6 @@ _FIRST_MS = 365 * 86_400_000
 """A time in the first year says that the storage has none."""
 _NOTHING_SAYS = "Nothing says how long the files stay where they are."
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_ENTRY = re.compile(r"(?P<batch>[0-9]+)(?P<compact>\.compact)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +193,7 @@ class _Deadline:
 
 def _read_after(live: Store, source: str, before: int, in_time: _Deadline) -> Iterator[str]:
     folder = f"sources/{source}"
-    matches = [_ENTRY.fullmatch(name) for name in live.names(folder)]
-    names = [LogName(int(one["batch"]), one["compact"] is not None) for one in matches if one]
+    names = [name for name in map(parse_log_name, live.names(folder)) if name is not None]
     if not names:
         raise NotFoundError(
             f"The log of source {source} is not at {live.uri} any more, so it is not known which files were "

@@ -174,14 +174,10 @@ def _files(
     cleaning: Cleaning | None = None,
     patience_s: float | None = None,
 ) -> tuple[FilesStanding, ...]:
-    if live is None or not any(_reads_files(record) for record in manifest.sources):
+    if live is None:
         return ()
     named = (manifest.checkpoint, repository.store.uri)
     return look_at_files(manifest, live, named, cleaning=cleaning, patience_s=patience_s)
-
-
-def _reads_files(record: object) -> bool:
-    return isinstance(record, Mapping) and record.get("kind") == "file"
 
 
 def check_still_there(

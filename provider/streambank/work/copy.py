@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import resource
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.shape import JsonObject
@@ -79,22 +79,10 @@ class CopyTask(JsonObject):
         return cls(**data)
 
 
-class ObjectSink(Protocol):
-    """Where the bytes go: the repository's writer."""
-
-    def add(self, data: bytes | Iterator[bytes], size_bytes: int) -> str:
-        """Store bytes, and return their digest."""
-
-    def add_file(
-        self, file: HeldFile, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
-    ) -> str | None:
-        """Store a large file and return its digest; None where there is no better way than `add`."""
-
-
 def run_task(
     task: CopyTask,
     source: Store,
-    writer: ObjectSink,
+    writer: ObjectWriter,
     held: HeldFile | None = None,
     rate: RateLimit = UNLIMITED,
 ) -> FileEntry:
@@ -117,7 +105,7 @@ def run_task(
     return task.entry(digest)
 
 
-def _moved_into(writer: ObjectSink, task: CopyTask, file: HeldFile, rate: RateLimit, again: bool) -> str:
+def _moved_into(writer: ObjectWriter, task: CopyTask, file: HeldFile, rate: RateLimit, again: bool) -> str:
     if task.size_bytes > SMALL_BYTES:
         digest = writer.add_file(file, lambda reader: _exactly(task, reader, rate), again=again)
         if digest is not None:

@@ -127,11 +127,8 @@ def _decode(block: bytes, wanted_bytes: int) -> bytes:
 
 
 def _length(block: bytes, position: int, length: int) -> tuple[int, int]:
-    if length == 15:
-        while True:
-            more = block[position]
-            position += 1
-            length += more
-            if more != 255:
-                break
+    more = 255 if length == 15 else 0
+    while more == 255:
+        more = block[position]
+        position, length = position + 1, length + more
     return length, position

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -296,17 +297,13 @@ class FsspecStore(Store):
             yield bytes(waiting)
             return
         with tempfile.NamedTemporaryFile(prefix="streambank-") as file:
-            chunk = bytes(waiting)
+            pieces = chain((bytes(waiting),), rest)
             del waiting
-            while True:
+            for chunk in pieces:
                 try:
                     file.write(chunk)
                 except OSError as error:
                     raise translate_local(error, tempfile.gettempdir()) from error
-                following = next(rest, None)
-                if following is None:
-                    break
-                chunk = following
             file.flush()
             yield Path(file.name)
 
