@@ -30,12 +30,7 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogName:
-    """The name of one entry.
-
-    Attributes:
-        batch: Which entry; of a sink it is the batch id, of a source its own count.
-        compact: It carries everything up to `batch`.
-    """
+    """The name of one entry: of a sink its batch, of a source its own count; `compact` holds all before."""
 
     batch: int
     compact: bool = False

@@ -92,10 +92,7 @@ def inspect_listing(
     *,
     planner: ClosurePlanner | None = None,
 ) -> Inspection:
-    """Inspect a checkpoint from its listing.
-
-    Args:
-        listing: Made in the order of `listing.LISTING_ORDER`.
+    """Inspect a checkpoint from its listing, made in the order of `listing.LISTING_ORDER`.
 
     Raises:
         ConflictError: `checkpoint-moved`: the files of the batch went away meanwhile; list and inspect again.

@@ -26,10 +26,7 @@ def needs_rewrite(path: str) -> bool:
 
 
 def rewrite_paths(data: bytes, path: str, new_root: str) -> bytes:
-    """A file whose paths lead into another checkpoint directory; every other byte stays.
-
-    Args:
-        new_root: URI or absolute path of the directory that the checkpoint will live in.
+    """A file whose paths lead into another checkpoint, a URI or an absolute path; other bytes stay.
 
     Raises:
         FormatError: `half-written`, `unknown-version`, or `foreign-path`.

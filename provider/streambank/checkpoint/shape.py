@@ -65,11 +65,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One store of an operator after the batch.
-
-    Attributes:
-        rows: Rows in all partitions (RocksDB: of all column families), where the files count them; else None.
-    """
+    """One store of an operator after the batch; rows (of all column families) where the files count them."""
 
     store: str
     partitions: int
@@ -80,11 +76,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState(JsonObject):
-    """One stateful operator after the batch.
-
-    Attributes:
-        name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-    """
+    """One stateful operator after the batch; Spark 3.5 left no name of it."""
 
     operator: int
     name: str | None
@@ -118,11 +110,7 @@ class SparkFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Files of a checkpoint that are not understood, and not known as harmless: no closure has them.
-
-    Attributes:
-        pattern: What their paths have in common, with `<n>` and `<id>` for numbers and ids.
-    """
+    """Files that are not understood: no closure has them. A pattern has `<n>` and `<id>` for what differs."""
 
     pattern: str
     example: str

@@ -55,11 +55,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Declared:
-    """A field, with what is said of it.
-
-    Attributes:
-        default: Makes its default; None where it has to be given.
-    """
+    """A field, with what is said of it; without a default it has to be given."""
 
     name: str
     kind: Any

@@ -21,10 +21,7 @@ Value = str | int | bytes | None
 
 
 class Scratch:
-    """A set of tables that only this object sees; they go with it.
-
-    Args:
-        *tables: A `CREATE TABLE` statement each.
+    """A set of tables, by a `CREATE TABLE` statement each, that only this object sees; they go with it.
 
     Raises:
         StorageError: From each method: the temporary directory has no room (code `disk-full`).

@@ -56,11 +56,7 @@ _SPARK_UNITS = {letter: 1024**power for power, letter in enumerate("bkmgtp")}
 
 
 def spark_bytes(text: str, unit: int = 1) -> int | None:
-    """Bytes of a size as Spark's settings have it, such as `10g`, in powers of 1024; None for another text.
-
-    Args:
-        unit: What a number without a unit is in.
-    """
+    """Bytes of a size in Spark's settings: `10g`, in powers of 1024, or in `unit`; None for another text."""
     match = _SPARK_SIZE.fullmatch(text.strip())
     return None if match is None else int(match[1]) * (_SPARK_UNITS[match[2].lower()] if match[2] else unit)
 

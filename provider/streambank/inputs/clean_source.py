@@ -14,11 +14,7 @@ OPTION = "cleanSource"
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What the text of an application says of `cleanSource`.
-
-    Attributes:
-        settings: Line and value of each setting that is not `off`.
-    """
+    """What an application says of `cleanSource`: line and value of each setting that is not `off`."""
 
     settings: tuple[tuple[int, str], ...] = ()
     not_known: str = ""

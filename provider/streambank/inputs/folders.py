@@ -41,11 +41,7 @@ _MANY = 2
 
 @dataclass(frozen=True, slots=True)
 class DataFolders:
-    """Where a query reads and writes files.
-
-    Attributes:
-        guessed: What holds all folders of one source, and may be read itself.
-    """
+    """Where a query reads and writes files; `guessed` holds all folders of a source, and may be read too."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()

@@ -77,11 +77,7 @@ class _Heard:
 
 
 class ClientBroker:
-    """See `broker.Broker`.
-
-    Args:
-        patience: How long questions may wait; once one has waited in vain, the next is not asked.
-    """
+    """See `broker.Broker`; once a question has waited in vain, the next is not asked."""
 
     def __init__(self, admin: Any, settings: Mapping[str, str], patience: Patience, heard: _Heard) -> None:
         self._admin = admin

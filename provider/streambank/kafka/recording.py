@@ -179,9 +179,6 @@ class KafkaSinkCapture:
     records will be there twice. While the query runs on, records of later batches are in the topic already;
     they are told from those of the savepoint by the time at which its batch was committed, and what came
     less than `MARGIN_MS` before that may be of either.
-
-    Attributes:
-        topic: Its `topic` option; None where rows name their topics themselves.
     """
 
     brokers: Brokers

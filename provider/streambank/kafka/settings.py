@@ -70,11 +70,7 @@ Connect = Callable[[str, Mapping[str, str], float], "Broker"]
 
 
 class Brokers:
-    """The clusters that one piece of work asks, each reached once. What failed is not waited for again.
-
-    Args:
-        timeout_s: How long all questions of one piece of work to one cluster may wait together.
-    """
+    """The clusters that one piece of work asks, each reached once. What failed is not waited for again."""
 
     def __init__(
         self,

@@ -28,9 +28,6 @@ def ids_of(
     A cluster is asked after the batch was committed. Where the topic was made again before that, the id is of
     the new topic and the offsets are of the old one. They tell so as long as they lie beyond its end; after
     that, the savepoint before does, which the query has gone on from: it names another id.
-
-    Args:
-        earlier: The same source in the query's savepoint before.
     """
     was = topics_of(kept)
     before = earlier.get(_FIELD) if earlier is not None else None

@@ -110,11 +110,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Arrived:
-    """What is in the repository already.
-
-    Attributes:
-        entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
-    """
+    """What is in the repository already: files by origin, path and identity (`CopyTask.key`)."""
 
     entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
     parent: str | None = None

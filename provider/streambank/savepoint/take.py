@@ -80,13 +80,9 @@ class TakeRequest:
     """What a take is asked for.
 
     Attributes:
-        batch: A committed batch that Spark still retains; None for the newest.
-        closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
-        sinks: The query's sinks, so that a restore can judge them and take them back.
         sinks_found: Nobody named `sinks`: they were found, so a savepoint that is there without them is no
             conflict, and one that cannot be saved is a candidate.
         sink_candidates: Output directories that may be sinks, and are not saved.
-        sources: Asks what a restore must know of the query's sources besides their offsets.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
         taken_by: Who takes it and why; user and host are added. What it says as `asker` (`ASKER`) tells
             another try of the same task from a person who asks once more: a try that finds its name given by

@@ -64,9 +64,6 @@ class DeclaredSink:
         """Who judges the table and rolls it back; None for a sink that is no table.
 
         A variable that is not set makes a table that cannot be asked.
-
-        Args:
-            tags: Of which savepoints the tags are that it leaves in Iceberg; None to leave none.
         """
         try:
             return self._guard(query_id, connector, tags)

@@ -49,11 +49,7 @@ _MOST_MS = 253_402_300_800_000
 
 
 class DeltaFile(NamedTuple):
-    """A data file as a version has it, with the deletion vector that marks rows of it as deleted.
-
-    Attributes:
-        vector_file: The file that the vector is in; empty where it is in the log itself.
-    """
+    """A data file, with its deletion vector and the file of that, which is empty where the log has it."""
 
     path: str
     vector: str = ""
@@ -165,9 +161,8 @@ class DeltaLog:
     def newest_with(self, newest: int, writer: str, batch: int | None) -> tuple[int, int] | None:
         """The version right before the first later batch of a writer, and the batch that it holds.
 
-        Returns:
-            None where none of the newest 10,000 entries names a batch of the writer up to that one, or one of
-            them is gone before such an entry.
+        None where none of the newest 10,000 entries names a batch of the writer up to that one, or one of
+        them is gone before such an entry.
         """
         last = newest
         for commit in self.newest_first(newest):

@@ -257,10 +257,7 @@ class LedgerGuard(AskedTable):
 
 
 def open_engine(url: str, ledger: str, *, pooled: bool = False) -> Engine:
-    """An engine for the database of a ledger; it connects when it is used.
-
-    Args:
-        pooled: Connections are kept, and tested before they are used again.
+    """An engine for a ledger's database; it connects when it is used, and `pooled` keeps connections.
 
     Raises:
         RefusedError: SQLAlchemy or the driver is not installed, or the URL names no database (code

@@ -246,11 +246,7 @@ class TableGuard(Protocol):
 
 
 class AskedTable(ABC):
-    """A `TableGuard` that asks its table, and tells in records and standings why it could not.
-
-    Attributes:
-        keeps: Fields of its record that are None before the table was asked.
-    """
+    """A `TableGuard` that asks its table; what its records `keeps` is None where it cannot be asked."""
 
     kind: str
     path: str

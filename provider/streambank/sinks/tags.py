@@ -130,9 +130,6 @@ def settle_tags(
     """Remove the tags whose savepoints are gone, and make sure of those of some that are listed.
 
     Never raises: what cannot be done now, the next call does.
-
-    Args:
-        ensure: Ids of savepoints that were just listed, and must have their tags.
     """
     scope = TagScope(repository.id, job)
     removed: list[str] = []

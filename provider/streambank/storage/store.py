@@ -331,11 +331,7 @@ class ServiceCopy(Protocol):
         """Take note of the file's next bytes: what will be copied has to be these."""
 
     def to(self, key: str) -> bool:
-        """Create or replace a file, once all bytes have passed.
-
-        Returns:
-            Whether it is there, and the service has proven that it holds the bytes that passed; if not,
-            nothing is.
+        """Create or replace a file, once all bytes have passed: True if that is proven, else there is none.
 
         Raises:
             NotFoundError: The held file went away, or is another one by now.
@@ -404,11 +400,7 @@ class Locking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """A file that is there and cannot be seen: the newest version of its name is a delete marker.
-
-    Attributes:
-        deleted_at: When the marker was laid, by the service's clock.
-    """
+    """A file that cannot be seen: a delete marker was laid over it, at a time by the service's clock."""
 
     key: str
     marker: str

@@ -57,12 +57,7 @@ Flaws = tuple[tuple[str, StreambankError], ...]
 
 
 class Checking(Work[ObjectsTask, Flaws]):
-    """Reads objects, and compares their digests.
-
-    Args:
-        rate: How fast they may be read here; it does not go to machines elsewhere.
-        also: Codes of storage errors that are flaws too; any other one is raised.
-    """
+    """Reads objects, and compares their digests."""
 
     kind = "check"
 

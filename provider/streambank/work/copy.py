@@ -34,11 +34,7 @@ CHECKPOINT = -1
 
 @dataclass(frozen=True, slots=True)
 class CopyTask(JsonObject):
-    """One file to be copied into the repository, as it was when the plan was made.
-
-    Attributes:
-        origin: Which store it is in: `CHECKPOINT`, or the number of a sink.
-    """
+    """One file to be copied, as it was planned; `origin` is `CHECKPOINT` or the number of a sink."""
 
     origin: int
     path: str
@@ -180,7 +176,6 @@ class Copying(Work[CopyTask, FileEntry]):
 
     Args:
         writer: Adds objects to the repository; whoever made it flushes it.
-        rate: How fast files may be read here; it does not go to machines elsewhere.
     """
 
     kind = "copy"

@@ -98,11 +98,7 @@ class SettingChange(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class SchemaComparison:
-    """What Spark would say.
-
-    Attributes:
-        settings: Settings that differ, of which the old ones stay.
-    """
+    """What Spark would say; of settings that differ, the old ones stay."""
 
     operators: tuple[tuple[int, str | None, str | None], ...]
     differences: tuple[Difference, ...]

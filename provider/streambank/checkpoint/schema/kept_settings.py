@@ -16,11 +16,7 @@ from streambank.checkpoint.shape import Closure
 
 @dataclass(frozen=True, slots=True)
 class KeptSetting:
-    """A setting whose declared value has no effect.
-
-    Attributes:
-        kept: Its value in the checkpoint, which counts.
-    """
+    """A setting whose declared value has no effect: the one that the checkpoint kept counts."""
 
     name: str
     kept: str

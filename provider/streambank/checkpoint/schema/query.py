@@ -36,11 +36,7 @@ class StoreSchema:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSchema:
-    """One stateful operator.
-
-    Attributes:
-        name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-    """
+    """One stateful operator; Spark 3.5 left no name of it."""
 
     operator: int
     name: str | None
@@ -51,11 +47,7 @@ class OperatorSchema:
 
 @dataclass(frozen=True, slots=True)
 class QuerySchema:
-    """All state of a query after one batch.
-
-    Attributes:
-        conf: The settings in the offset log of the batch, which win when the query starts again.
-    """
+    """All state of a query after one batch, and the settings of its offset log, which win at a start."""
 
     operators: tuple[OperatorSchema, ...]
     conf: Mapping[str, str]
@@ -64,10 +56,7 @@ class QuerySchema:
 def read_query_schema(
     paths: Iterable[str], read: Callable[[str], bytes], conf: Mapping[str, str]
 ) -> QuerySchema:
-    """The schema of the state in a closure.
-
-    Args:
-        read: Reads one of them; asked for operator metadata and schemas only.
+    """The schema of the state in a closure; `read` is asked for operator metadata and schemas only.
 
     Raises:
         FormatError: A file is not understood.

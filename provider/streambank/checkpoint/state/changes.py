@@ -80,10 +80,7 @@ def _known_size(size: int, path: str) -> int:
 
 
 def head_of_changes(data: bytes, path: str, most_bytes: int) -> tuple[RowChange, ...]:
-    """The changes that are whole within the first bytes of a delta, a snapshot or a changelog.
-
-    Args:
-        path: Its path, whose ending says what it is.
+    """The changes that are whole in the first bytes of a delta, a snapshot or a changelog, as its path says.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.

@@ -29,14 +29,10 @@ Leaf = tuple[str, str, Any]
 
 
 def leaves(data: bytes, kind: Mapping[str, Any]) -> tuple[Leaf, ...] | None:
-    """The fields of a row and of structs in it.
+    """The fields of a row and of structs in it, by Spark's JSON of its type.
 
-    Args:
-        kind: Spark's JSON of its type, a struct.
-
-    Returns:
-        A leaf for each field but structs; the value of an array, a map or another type that is not
-        decoded is its bytes. None where the bytes are not such a row, as where Avro or a checksum is used.
+    The value of an array, a map or another type that is not decoded is its bytes. None where the bytes are
+    not such a row, as where Avro or a checksum is used.
     """
     try:
         return tuple(_leaves(data, kind, ""))

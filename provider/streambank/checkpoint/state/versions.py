@@ -55,12 +55,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ChainReaders:
-    """How the walk looks into files.
-
-    Attributes:
-        committed_id: The unique id that the commit log names for an earlier version of the same store; None
-            where that commit is not retained any more.
-    """
+    """How the walk looks into files; `committed_id` is None where a commit is not retained any more."""
 
     listing: Mapping[str, FileInfo]
     zip_metadata: Callable[[str], ZipMetadata]
@@ -77,10 +72,7 @@ class _Base:
 
 
 def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, readers: ChainReaders) -> Chain:
-    """The files that make a version of a store.
-
-    Args:
-        safe: Also one older snapshot with the changes after it, where there is one.
+    """The files that make a version of a store; `safe` with one older snapshot and the changes after it.
 
     Raises:
         NotFoundError: `missing-state-file`, naming it.

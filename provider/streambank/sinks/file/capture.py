@@ -23,11 +23,7 @@ NEAR = "near the checkpoint, by its log, whose entries were written while the qu
 
 
 class FileSinkCapture:
-    """A file sink (`writeStream.format("parquet" | "json" | ...)`) whose output directory is known.
-
-    Args:
-        found: Where the directory was found, for one that nobody named; empty for one that was.
-    """
+    """A file sink whose output directory was named, or found as `found` says."""
 
     kind = KIND
     keeps_files = True

@@ -19,11 +19,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What an output lacks of what its log names.
-
-    Attributes:
-        missing: How many files are gone, have another size, or lie outside of the output directory.
-    """
+    """What an output lacks of what its log names: files that are gone, have another size, or lie outside."""
 
     missing: int
     such_as: tuple[str, ...]

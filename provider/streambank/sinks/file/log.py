@@ -36,11 +36,7 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<host>[^/]*))?(?
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file that the log names, with the size and the time (ms since 1970) that it says.
-
-    Attributes:
-        key: Relative to the output directory; None where the file lies outside of it.
-    """
+    """A data file that the log names, with size and time (ms since 1970); without key it lies outside."""
 
     uri: str
     key: str | None

@@ -42,11 +42,7 @@ _LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class SavedLog:
-    """The log as a savepoint keeps it, in terms of where the sink is now.
-
-    Attributes:
-        moved: The sink is elsewhere than it was when the savepoint was taken.
-    """
+    """The log as a savepoint keeps it, in terms of where the sink is now: it may have moved since."""
 
     batch: int
     content: Mapping[LogName, Chunks]

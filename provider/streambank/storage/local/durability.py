@@ -84,11 +84,7 @@ def sync_names(root: int, directories: Iterable[str]) -> None:
 
 
 def sync_all(root: int, names: Sequence[str]) -> None:
-    """Make the bytes of files that lie directly in a directory durable.
-
-    Args:
-        root: Its descriptor, opened before the first of the writes.
-    """
+    """Make the bytes of files in a directory durable; its descriptor was opened before the first write."""
     if len(names) <= FEW or not _sync_file_system(root):
         _sync_files(root, names)
 

@@ -140,10 +140,6 @@ def opened(
 ) -> Iterator[Tree]:
     """A directory to be removed, part by part.
 
-    Args:
-        judged: Which one it has to be, as `judge` gave it.
-        each: Called with the relative path of every file, right before it goes; may raise.
-
     Raises:
         NotFoundError: There is none (code `no-such-file`).
         RefusedError: Another one, or a link, has its name by now (code `not-a-directory`).

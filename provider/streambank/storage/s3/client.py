@@ -79,11 +79,7 @@ class S3Address:
     uri: str
 
     def call(self, operation: str, *, expect: Collection[int] = (), **parameters: Any) -> dict[str, Any]:
-        """One request about the object.
-
-        Args:
-            expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
-        """
+        """One request about the object; statuses in `expect` are answers, which `status_of` tells."""
         return self.ask(operation, expect=expect, Key=self.key, **parameters)
 
     def ask(self, operation: str, *, expect: Collection[int] = (), **parameters: Any) -> dict[str, Any]:
