@@ -42,7 +42,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, ELSEWHERE, declare
-from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
+from tests.support.jobs.left_behind import go_on, next_generation, repository_of, restored_on_a_service, save
 from tests.support.refuses import refuses
 from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import (
@@ -445,16 +445,7 @@ def test_one_that_fails_does_not_keep_the_others(tmp_path: Path) -> None:
 @pytest.mark.server
 @pytest.mark.storm
 def test_on_s3(tmp_path: Path, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = moto_server.use(monkeypatch).location()
-    file = tmp_path / "jobs.toml"
-    file.write_text(
-        f'repository = "{place}/repository"\n[jobs.flights]\napplication = "app.py"\n'
-        f'checkpoint = "{place}/checkpoints/flights"\n'
-    )
-    (tmp_path / "app.py").write_text("")
-    job = load_jobs(file).job("flights")
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
-    next_generation(job, save(job))
+    job = restored_on_a_service(moto_server.use(monkeypatch).location(), tmp_path)
     assert "the way back" in kept(clean(job), job.checkpoint)
     go_on(job)
     assert states(clean(job)) == {job.checkpoint: "removed"}

@@ -17,7 +17,6 @@ from streambank.control.control import JobControl
 from streambank.core.shape import decode
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
 from streambank.doctor.checks.left import check_left
 from streambank.recovery.reinstate import reinstate
 from streambank.recovery.request import RestoreRequest
@@ -34,7 +33,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import succeed
 from tests.support.jobs.declared import BY, declare
-from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
+from tests.support.jobs.left_behind import go_on, next_generation, repository_of, restored_on_a_service, save
 from tests.support.storage.s3_servers import S3Server, moto_server
 
 __all__ = ["moto_server"]  # a fixture
@@ -236,16 +235,7 @@ def test_status_shows_one_line_and_doctor_each_directory(tmp_path: Path) -> None
 
 @pytest.mark.server
 def test_on_s3(tmp_path: Path, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = moto_server.use(monkeypatch).location()
-    file = tmp_path / "jobs.toml"
-    file.write_text(
-        f'repository = "{place}/repository"\n[jobs.flights]\napplication = "app.py"\n'
-        f'checkpoint = "{place}/checkpoints/flights"\n'
-    )
-    (tmp_path / "app.py").write_text("")
-    job = load_jobs(file).job("flights")
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
-    next_generation(job, save(job))
+    job = restored_on_a_service(moto_server.use(monkeypatch).location(), tmp_path)
     go_on(job)
     open_store(f"{job.checkpoint}.g0003").write("metadata", b"{}")
     left = left_directories(job)

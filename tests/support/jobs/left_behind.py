@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
@@ -26,6 +27,20 @@ def restored_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     LiveCheckpoint(open_store(job.checkpoint)).run(3)
     next_generation(job, save(job))
     go_on(job)
+    return job
+
+
+def restored_on_a_service(place: str, folder: Path) -> Job:
+    """A job with all that it has at a place of a service, and with an earlier generation."""
+    (folder / "app.py").write_text("")
+    jobs = folder / "jobs.toml"
+    jobs.write_text(
+        f'repository = "{place}/repository"\n[jobs.flights]\napplication = "app.py"\n'
+        f'checkpoint = "{place}/checkpoints/flights"\n'
+    )
+    job = load_jobs(jobs).job("flights")
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    next_generation(job, save(job))
     return job
 
 

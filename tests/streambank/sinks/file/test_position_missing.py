@@ -23,6 +23,11 @@ def store(tmp_path: Path) -> Store:
     return LocalStore(tmp_path / "out", fsync=False)
 
 
+def go_on(writer: FileSinkWriter, first: int, until: int) -> None:
+    for batch in range(first, until):
+        writer.write(batch, [{"batch": batch}])
+
+
 def forget(store: Store, writer: FileSinkWriter, until: int) -> None:
     """What Spark does with the option `retention` when it compacts, and people with the files then."""
     entry = f"_spark_metadata/{max(store.names('_spark_metadata'), key=lambda one: one.endswith('.compact'))}"
@@ -37,8 +42,7 @@ class TestEveryReason:
     def test_a_file_that_is_gone_does_not_hide_that_batches_will_be_skipped(self, store: Store) -> None:
         writer = make_sink(store, 3)
         saved = saved_at(store, 2)
-        for batch in (3, 4):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 3, 5)
         store.delete(FIRST)
         standing = stand(saved, store, store.uri)
         assert standing.can_roll_back and not standing.safe
@@ -93,8 +97,7 @@ class TestWhatTheLogHasForgotten:
         writer = make_sink(store, 5)
         rows = writer.read()
         saved = saved_at(store, 4)
-        for batch in range(5, 12):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 5, 12)
         forget(store, writer, 2)
         standing = stand(saved, store, store.uri)
         assert (standing.standing, standing.missing, standing.forgotten) == ("ahead", 0, 2)
@@ -105,23 +108,18 @@ class TestWhatTheLogHasForgotten:
         assert again.safe and again.forgotten == 2
         for batch in (5, 6):
             writer.write(batch, [{"batch": batch, "again": True}])
-        assert (stand(saved, store, store.uri).standing, stand(saved, store, store.uri).missing) == (
-            "ahead",
-            0,
-        )
+        standing = stand(saved, store, store.uri)
+        assert (standing.standing, standing.missing) == ("ahead", 0)
 
     def test_all_of_it_proves_nothing(self, store: Store) -> None:
         """The output may have been deleted, and begun again; a person may accept that."""
         writer = make_sink(store, 2)
         saved = saved_at(store, 1)
-        for batch in range(2, 12):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 2, 12)
         forget(store, writer, 5)
         standing = stand(saved, store, store.uri)
-        assert (standing.missing, standing.forgotten) == (
-            2,
-            0,
-        ) and "lacks 2 data files" in standing.sentence()
+        assert (standing.missing, standing.forgotten) == (2, 0)
+        assert "lacks 2 data files" in standing.sentence()
         with pytest.raises(RefusedError):
             roll_back(saved, store, store.uri, "b000001-x")
         report = roll_back(saved, store, store.uri, "b000001-x", accept_missing=True)
@@ -134,8 +132,7 @@ class TestWhatTheLogHasForgotten:
         for one in list(store.list()):
             store.delete(one.path)
         writer = FileSinkWriter(store, timeline="b")
-        for batch in range(12):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 0, 12)
         standing = stand(saved, store, store.uri)
         assert (standing.missing, standing.forgotten) == (6, 0)
         with pytest.raises(RefusedError):
@@ -145,8 +142,7 @@ class TestWhatTheLogHasForgotten:
     def test_a_rollback_says_what_it_leaves_out(self, store: Store) -> None:
         writer = make_sink(store, 5)
         saved = saved_at(store, 4)
-        for batch in range(5, 12):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 5, 12)
         forget(store, writer, 2)
         assert "2 data files of batches up to 4 are gone" in stand(saved, store, store.uri).sentence()
         assert roll_back(saved, store, store.uri, "b000004-x").files_forgotten == 2
@@ -155,8 +151,7 @@ class TestWhatTheLogHasForgotten:
     def test_what_is_gone_and_still_named_is_missing(self, store: Store) -> None:
         writer = make_sink(store, 5)
         saved = saved_at(store, 4)
-        for batch in range(5, 12):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 5, 12)
         forget(store, writer, 2)
         store.delete("k=a b/part-00000-a0003-c000.json")
         assert (stand(saved, store, store.uri).missing, stand(saved, store, store.uri).forgotten) == (1, 2)
@@ -165,15 +160,13 @@ class TestWhatTheLogHasForgotten:
         """A rollback to batch 2 took batches 3 to 5 out of the log; what it had set aside was deleted."""
         writer = make_sink(store, 3)
         early = saved_at(store, 2)
-        for batch in range(3, 6):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 3, 6)
         saved = saved_at(store, 5)
         roll_back(early, store, store.uri, "b000002-x")
         for one in list(store.list("_streambank_aside")):
             store.delete(one.path)
         other = FileSinkWriter(store, timeline="b")
-        for batch in range(3, 12):
-            other.write(batch, [{"batch": batch}])
+        go_on(other, 3, 12)
         standing = stand(saved, store, store.uri)
         assert (standing.missing, standing.forgotten) == (3, 0)
 
@@ -183,7 +176,6 @@ class TestWhatTheLogHasForgotten:
         for one in list(store.list()):
             store.delete(one.path)
         writer = FileSinkWriter(store, compact_every=100)
-        for batch in (3, 4):
-            writer.write(batch, [{"batch": batch}])
+        go_on(writer, 3, 5)
         standing = stand(saved, store, store.uri)
         assert (standing.missing, standing.forgotten) == (3, 0)

@@ -81,25 +81,15 @@ def test_once_it_is_used_up_the_disk_is_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.storm
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 64 << 20) as disk:
+@pytest.mark.parametrize("files", [None, 200])
+def test_a_disk_that_is_really_full(tmp_path: Path, files: int | None) -> None:
+    """Of bytes, or of files while it has bytes left."""
+    with small_disk(tmp_path / "disk", 64 << 20, files=files) as disk:
         store = FullStore(disk.folder / "job")
         control = JobControl(store, "flights")
         control.record_event("driver-started")
         assert keep_reserve(store) == FILES
-        disk.fill()
+        disk.fill() if files is None else disk.use_up_files()
         control.record_event("killed", why="test")
         assert (control.last_event("killed") or {})["why"] == "test"
         assert len(reserve(disk.folder / "job")) < FILES
-
-
-@pytest.mark.storm
-def test_a_disk_that_has_bytes_and_no_files_left(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 64 << 20, files=200) as disk:
-        store = FullStore(disk.folder / "job")
-        control = JobControl(store, "flights")
-        control.record_event("driver-started")
-        assert keep_reserve(store) == FILES
-        disk.use_up_files()
-        control.record_event("killed", why="test")
-        assert (control.last_event("killed") or {})["why"] == "test"
