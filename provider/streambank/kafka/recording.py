@@ -134,9 +134,8 @@ class SourceRecorder:
             return (fitting[0] if fitting else KafkaReader(None, {})), ""
         servers = sorted({self.brokers.bootstrap(reader.bootstrap) or "" for reader in fitting})
         if len(servers) > 1:
-            return KafkaReader(
-                None, {}
-            ), f"It is not known which of {', '.join(servers)} the source reads from."
+            unsure = f"It is not known which of {', '.join(servers)} the source reads from."
+            return KafkaReader(None, {}), unsure
         same = all(reader.subscribe == fitting[0].subscribe for reader in fitting)
         return KafkaReader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
 

@@ -37,13 +37,9 @@ class KafkaReplay(JsonObject):
     why: str
 
     def sentence(self, now: datetime) -> str:
-        if self.until is not None:
-            return (
-                "may be deleted at any moment" if self.until <= now else f"until {to_json_time(self.until)}"
-            )
-        return {"for-ever": "for ever", "gone": "gone", "not-known": "not known", "until": "not known"}[
-            self.state
-        ]
+        if self.until is None:
+            return {"for-ever": "for ever", "gone": "gone"}.get(self.state, "not known")
+        return "may be deleted at any moment" if self.until <= now else f"until {to_json_time(self.until)}"
 
 
 def replay_of(

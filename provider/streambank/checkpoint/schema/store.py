@@ -62,12 +62,10 @@ class Columns:
 
         It is in the key, but for rows that a join keeps and for windows of sessions.
         """
-        fields = [*_fields(self.key)]
-        names = {one["name"] for one in fields}
-        if "sessionStartTime" in names or {"index", "matched"} <= names | {
-            one["name"] for one in _fields(self.value)
-        }:
-            fields += _fields(self.value)
+        fields, values = [*_fields(self.key)], [*_fields(self.value)]
+        in_key, in_row = {one["name"] for one in fields}, {one["name"] for one in (*fields, *values)}
+        if "sessionStartTime" in in_key or {"index", "matched"} <= in_row:
+            fields += values
         return next((str(one["name"]) for one in fields if WATERMARK in (one.get("metadata") or {})), None)
 
     @property

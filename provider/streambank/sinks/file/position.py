@@ -109,19 +109,9 @@ class FileSinkStanding:
 
     def sentence(self) -> str:
         """Everything that is wrong, for a person who decides; empty where nothing is."""
-        return " ".join(
-            filter(
-                None,
-                (
-                    self._begun(),
-                    self._compared(),
-                    self._lacks(),
-                    self._forgot(),
-                    self._set_aside(),
-                    self._gap(),
-                ),
-            )
-        )
+        begun, compared, lacks = self._begun(), self._compared(), self._lacks()
+        said = (begun, compared, lacks, self._forgot(), self._set_aside(), self._gap())
+        return " ".join(filter(None, said))
 
     def _begun(self) -> str:
         return f"A rollback of the file sink {self.path} was started but not finished." * self.unfinished
