@@ -1,8 +1,7 @@
 """Compaction of a checkpoint directory: what Spark never reads again goes into a quarantine, then away.
 
-* `reasons`: why a file is dead, and in which order dead files go
-* `dead_files`: which files are dead; of a running query only unfinished writes, of a stopped one whatever is
-  outside the safe closure of the batches that are kept
+* `dead_files`: which files are dead, why, and in which order they go; of a running query only unfinished
+  writes, of a stopped one whatever is outside the safe closure of the batches that are kept
 * `plan`: the whole of it, proven on the listing before anything moves
 * `quiet_check`: signs that a query runs after all
 * `quarantine`, `moving`: where dead files go, and how: a crash at any call leaves a checkpoint that starts

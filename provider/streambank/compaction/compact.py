@@ -6,19 +6,19 @@ Whoever calls this for a stopped query holds the job, or has the word of a perso
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.dead_files import IN_ORDER, WHY, DeadReason
+from streambank.compaction.dead_files import FILES, IN_ORDER, WHY, DeadFile, DeadReason
 from streambank.compaction.moving import Move, move_files
 from streambank.compaction.plan import CompactionPlan, Mode, Sum, check_unchanged, plan_running, plan_stopped
-from streambank.compaction.quarantine import FILES, Quarantine, QuarantineRecord, check_place
+from streambank.compaction.quarantine import Quarantine, QuarantineRecord, check_place
 from streambank.compaction.quiet_check import QuietCheck, check_not_started, check_quiet, check_still
 from streambank.compaction.undo import WENT_ON, bring_back
 from streambank.core.errors import RefusedError, StreambankError
-from streambank.core.shape import HIDDEN, MILLIS, JsonName, encode
+from streambank.core.shape import HIDDEN, MILLIS, encode
 from streambank.storage import Store, same_place
 from streambank.work.pace import Meter, Progress
 
@@ -148,13 +148,7 @@ def _move(
             check_not_started(checkpoint, planned.batch, planned.planned)
 
     moves = [
-        Move(
-            dead.info.path,
-            f"{FILES}/{dead.info.path}",
-            dead.info.size_bytes,
-            dead.info.identity,
-            dead.reason in IN_ORDER,
-        )
+        Move(dead.path, dead.key, dead.size_bytes, dead.identity, dead.reason in IN_ORDER)
         for dead in planned.dead
     ]
     won = planned.won
@@ -166,7 +160,7 @@ def _move(
 
 
 def _partitions(planned: CompactionPlan) -> set[str]:
-    gone = (dead.info.path for dead in planned.dead if dead.reason is DeadReason.ABANDONED_PARTITION)
+    gone = (dead.path for dead in planned.dead if dead.reason is DeadReason.ABANDONED_PARTITION)
     return {"/".join(path.split("/")[:3]) for path in gone}
 
 
@@ -174,15 +168,6 @@ def _prove(checkpoint: Store, planned: CompactionPlan) -> None:
     """Of a stopped query: the kept batches need the same files as before, and all of them are there."""
     if planned.kept:
         check_unchanged(planned, CheckpointReader(checkpoint).listing(), checkpoint.read)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadFile:
-    """One file that was moved."""
-
-    path: str
-    size_bytes: Annotated[int, JsonName("bytes")]
-    reason: DeadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +211,7 @@ class CompactionReport:
             already_done=False,
             batch=plan.batch,
             kept_batches=tuple(closure.batch for closure in plan.kept),
-            files=tuple(DeadFile(dead.info.path, dead.info.size_bytes, dead.reason) for dead in plan.dead),
+            files=plan.dead,
             before=plan.total,
             quarantine=None,
             notes=tuple(notes),
@@ -242,19 +227,19 @@ class CompactionReport:
             already_done=True,
             batch=record.batch,
             kept_batches=record.kept_batches,
-            files=tuple(DeadFile(entry.path, entry.size_bytes, entry.reason) for entry in record.entries),
+            files=record.entries,
             before=None,
             quarantine=quarantine,
         )
 
     @property
     def won(self) -> Sum:
-        return total(self.files)
+        return Sum.of(self.files)
 
     @property
     def reasons(self) -> dict[DeadReason, Sum]:
         return {
-            reason: total([file for file in self.files if file.reason is reason])
+            reason: Sum.of([file for file in self.files if file.reason is reason])
             for reason in dict.fromkeys(file.reason for file in self.files)
         }
 
@@ -272,10 +257,8 @@ class CompactionReport:
                 {"reason": reason.value, "why": WHY[reason], "files": found.files, "bytes": found.bytes}
                 for reason, found in self.reasons.items()
             ],
-            "moved": [encode(file) for file in self.files],
+            "moved": [
+                {"path": file.path, "bytes": file.size_bytes, "reason": file.reason.value}
+                for file in self.files
+            ],
         }
-
-
-def total(files: Sequence[DeadFile]) -> Sum:
-    """How many files, and how many bytes they have."""
-    return Sum(len(files), sum(file.size_bytes for file in files))

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.grammar import Kind, Part, classify
@@ -20,16 +21,25 @@ from streambank.storage import FileInfo
 StoreKey = tuple[int, int, str]
 """Operator, partition, store."""
 
+FILES = "files"
+"""The folder of a quarantine that dead files are moved to."""
+
 _VERSIONED = frozenset({Kind.SNAPSHOT, Kind.DELTA, Kind.ZIP, Kind.CHANGELOG})
 _DATA = frozenset({Kind.SST, Kind.WAL})
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
-    """A file that Spark will never read again."""
+class DeadFile(NamedTuple):
+    """A file that Spark will never read again; its identity tells it from others of its name."""
 
-    info: FileInfo
+    path: str
+    size_bytes: int
     reason: DeadReason
+    identity: str
+
+    @property
+    def key(self) -> str:
+        """What it is called in a quarantine."""
+        return f"{FILES}/{self.path}"
 
 
 @dataclass(slots=True)
@@ -85,10 +95,10 @@ class _Judge(ABC):
     def __init__(self, listing: Mapping[str, FileInfo]) -> None:
         self._listing = listing
 
-    def dead(self) -> Iterator[Dead]:
-        for path in self._listing:
+    def dead(self) -> Iterator[DeadFile]:
+        for path, info in self._listing.items():
             if (reason := self.judge(path)) is not None:
-                yield Dead(self._listing[path], reason)
+                yield DeadFile(path, info.size_bytes, reason, info.identity)
 
     @abstractmethod
     def judge(self, path: str) -> DeadReason | None: ...

@@ -7,7 +7,7 @@ files, are the same to the last file. It is made before anything moves, and once
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import ReadRange
-from streambank.compaction.dead_files import Dead, Needed, RunningQuery, Stopped, stage
+from streambank.compaction.dead_files import DeadFile, Needed, RunningQuery, Stopped, stage
 from streambank.core.errors import InputError, InternalError, NotFoundError, RefusedError
 from streambank.storage import FileInfo
 
@@ -31,8 +31,12 @@ MIN_OLDER_THAN_S = 3600.0
 class Sum:
     """How many files there are of a kind, and how many bytes they have."""
 
-    files: int = 0
-    bytes: int = 0
+    files: int
+    bytes: int
+
+    @classmethod
+    def of(cls, dead: Collection[DeadFile]) -> Sum:
+        return cls(len(dead), sum(each.size_bytes for each in dead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class CompactionPlan:
     planned: int | None
     commit_digest: str | None
     kept: tuple[Closure, ...]
-    dead: tuple[Dead, ...]
+    dead: tuple[DeadFile, ...]
     total: Sum
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -60,7 +64,7 @@ class CompactionPlan:
 
     @property
     def won(self) -> Sum:
-        return Sum(len(self.dead), sum(dead.info.size_bytes for dead in self.dead))
+        return Sum.of(self.dead)
 
 
 def plan_running(
@@ -145,7 +149,7 @@ def _plan(
     read: ReadRange,
     newest: Closure | None,
     kept: Sequence[Closure],
-    dead: Iterable[Dead],
+    dead: Iterable[DeadFile],
     notes: Sequence[str] = (),
 ) -> CompactionPlan:
     batch = max(index.commits, default=None)
@@ -169,10 +173,10 @@ def commit_digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _order(dead: Dead) -> tuple[int, int, int, str]:
-    part = classify(dead.info.path)
+def _order(dead: DeadFile) -> tuple[int, int, int, str]:
+    part = classify(dead.path)
     # Oldest first, and the commit of a batch before its offsets: what is left is never taken for whole.
-    return stage(dead.reason), part.batch or part.version or 0, part.kind is not Kind.COMMITS, dead.info.path
+    return stage(dead.reason), part.batch or part.version or 0, part.kind is not Kind.COMMITS, dead.path
 
 
 def _refuse_odd(index: CheckpointIndex, planner: ClosurePlanner, newest: Closure) -> None:
@@ -232,6 +236,6 @@ def _lineages_tell(planner: ClosurePlanner, closure: Closure) -> bool:
     return True
 
 
-def _without(listing: Listing, dead: Sequence[Dead]) -> Listing:
-    gone = {each.info.path for each in dead}
+def _without(listing: Listing, dead: Sequence[DeadFile]) -> Listing:
+    gone = {each.path for each in dead}
     return Listing(info for path, info in listing.items() if path not in gone)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.compaction.dead_files import FILES
 from streambank.compaction.quarantine import (
     DONE_KEY,
-    FILES,
     PURGING_KEY,
     RECORD_KEY,
     Quarantine,

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from streambank.compaction.dead_files import DeadReason
+from streambank.compaction.dead_files import DeadFile
 from streambank.compaction.plan import CompactionPlan, Mode
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.shape import JsonName, decode, encode
@@ -31,20 +31,6 @@ from streambank.storage.store import read_record
 RECORD_KEY = "quarantine.json"
 DONE_KEY = "done.json"
 PURGING_KEY = "purging.json"
-FILES = "files"
-
-
-class Entry(NamedTuple):
-    """One file of a quarantine; its identity is what told it from others of its name before it was moved."""
-
-    path: str
-    size_bytes: int
-    reason: DeadReason
-    identity: str
-
-    @property
-    def key(self) -> str:
-        return f"{FILES}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +46,7 @@ class QuarantineRecord:
     created_at: datetime
     by: Mapping[str, str]
     why: str
-    entries: Annotated[tuple[Entry, ...], JsonName("files")]
+    entries: Annotated[tuple[DeadFile, ...], JsonName("files")]
 
     @classmethod
     def of(
@@ -76,10 +62,7 @@ class QuarantineRecord:
             created_at=utc_now(),
             by=dict(by),
             why=why,
-            entries=tuple(
-                Entry(dead.info.path, dead.info.size_bytes, dead.reason, dead.info.identity)
-                for dead in plan.dead
-            ),
+            entries=plan.dead,
         )
 
 

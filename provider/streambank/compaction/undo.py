@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.dead_files import IN_ORDER, NEVER_NEEDED
+from streambank.compaction.dead_files import FILES, IN_ORDER, NEVER_NEEDED, DeadFile
 from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
-from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, QuarantineRecord
+from streambank.compaction.quarantine import DONE_KEY, RECORD_KEY, Quarantine, QuarantineRecord
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.shape import JsonObject
 from streambank.storage import Store, same_place
@@ -77,14 +77,14 @@ def bring_back(
 
 def _sorted(
     checkpoint: Store, quarantine: Quarantine, record: QuarantineRecord
-) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+) -> tuple[list[DeadFile], list[DeadFile], list[DeadFile], list[DeadFile]]:
     """Files to bring back, files that are in both places, files to be left, files that are in neither."""
     here = {info.path: info for info in quarantine.store.list(FILES)}
     there = CheckpointReader(checkpoint).listing()
-    back: list[Entry] = []
-    double: list[Entry] = []
-    left: list[Entry] = []
-    missing: list[Entry] = []
+    back: list[DeadFile] = []
+    double: list[DeadFile] = []
+    left: list[DeadFile] = []
+    missing: list[DeadFile] = []
     for entry in reversed(record.entries):
         copy, original = here.get(entry.key), there.get(entry.path)
         if original is None:

@@ -70,7 +70,7 @@ def dead(folder: Path, older_than_s: float = HOUR_S, ahead_s: float = 0.0) -> se
     listing = {info.path: info for info in store.list()}
     newest_ns = max(info.mtime_ns for info in listing.values())
     plan = plan_running(listing, store.read, older_than_s, newest_ns + int(ahead_s * 1e9))
-    return {each.info.path for each in plan.dead}
+    return {each.path for each in plan.dead}
 
 
 def test_old_unfinished_writes_of_what_is_over_go(folder: Path) -> None:

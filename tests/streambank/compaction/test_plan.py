@@ -24,7 +24,7 @@ def plan(of: Checkpoint, keep_batches: int = 1) -> CompactionPlan:
 
 
 def dead(of: CompactionPlan) -> dict[str, str]:
-    return {each.info.path: each.reason.value for each in of.dead}
+    return {each.path: each.reason.value for each in of.dead}
 
 
 def subject(path: str) -> str:
@@ -130,7 +130,7 @@ def test_what_names_other_files_goes_first() -> None:
     found = plan(checkpoint("4.3.0/rocksdb-window"))
     stages = [stage(each.reason) for each in found.dead]
     assert stages == sorted(stages)
-    logs = [each.info.path for each in found.dead if each.reason is DeadReason.OLD_LOG_ENTRY]
+    logs = [each.path for each in found.dead if each.reason is DeadReason.OLD_LOG_ENTRY]
     assert logs.index("commits/0") < logs.index("offsets/0") < logs.index("commits/1")
 
 
