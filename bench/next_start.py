@@ -31,6 +31,7 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging
@@ -142,9 +143,8 @@ def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[
     repository = Repository.open(open_store(str(folder / "repository")), create=True)
     saved = take(TakeRequest(open_store(str(left)), repository, "bench")).savepoint
     order = RewriteRequest(operation="compact", where="key.key = 0")
-    made = carry_out(
-        spark, repository, "bench", saved, order, Staging("local[2]", str(folder / "work"), print)
-    )
+    staging = Staging("local[2]", str(folder / "work"), print)
+    made = carry_out(SourceSavepoint(spark, repository, "bench", saved, staging), order)
     assert made.savepoint is not None
     restore(
         RestoreRequest(

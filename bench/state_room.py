@@ -30,6 +30,7 @@ from bench.tree import environment
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.private.state_rewriter import FORMAT_VERSION, quiet_session, rewrite_stores
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.skeleton import lay_skeleton
@@ -123,7 +124,8 @@ class Room:
     def ask(self, order: RewriteRequest) -> None:
         """Make a savepoint of another one: lay out, rewrite, read again and compare, save."""
         savepoint = self.later.manifest.savepoint
-        made = carry_out(self.spark, self.repository, JOB, savepoint, order, self.workshop).savepoint
+        source = SourceSavepoint(self.spark, self.repository, JOB, savepoint, self.workshop)
+        made = carry_out(source, order).savepoint
         if (made is None) != order.dry_run:
             raise RuntimeError("it was not done: the figures would mean nothing")
 

@@ -48,12 +48,7 @@ def first_line(error: BaseException) -> str:
 
 
 def with_cause(said: str, causes: Sequence[str]) -> str:
-    """A failure with the innermost of its causes in a line of its own, where that says more.
-
-    Args:
-        said: The failure, in one line.
-        causes: What led to it, the innermost last.
-    """
+    """A failure with the innermost of its causes in a line of its own, where that says more."""
     inner = next(iter(causes[-1].strip().splitlines()), "") if causes else ""
     _, _, message = inner.partition(": ")
     return said if not inner or (message or inner) in said else f"{said}\nCaused by: {inner}"
@@ -124,7 +119,6 @@ def hint_of_failure(error: BaseException, log: str) -> str:
     """What to do about a failure of Spark: more memory where that was missing, else read the log.
 
     Args:
-        error: What Spark raised.
         log: Where the whole message is, as the end of a sentence.
     """
     whole = f"The full message is in {log}."

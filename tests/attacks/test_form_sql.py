@@ -18,9 +18,6 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from streambank.core.errors import FormatError, InputError
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
-from streambank.storage import open_store
 from streambank_spark.private.expressions import ALLOWED, class_of_function, computed
 from streambank_spark.programs.rewrite_state import main
 from streambank_spark.rewrite.expiry import Where, expired
@@ -31,6 +28,7 @@ from streambank_spark.state.state import QueryState
 from streambank_spark.state.validate import validate_state
 from tests.support.checkpoint.recorded import unpack
 from tests.support.paths import ROOT
+from tests.support.spark.saved_state import JOB, SavedState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -226,6 +224,21 @@ def test_every_way_to_state_is_guarded(spark: SparkSession, planted: Planted, tm
         assert caught.value.code == "bad-expression"
 
 
+def refusal(saved: SavedState, order: dict[str, Any], from_form: bool) -> dict[str, str]:
+    """What the application that rewrites state answers to a dry run."""
+    plan = {
+        "repository": saved.repository.store.uri,
+        "job": JOB,
+        "savepoint": saved.savepoint,
+        "order": {**order, "dry_run": True, "from_form": from_form},
+    }
+    source, report = saved.folder / "plan.json", saved.folder / "report.json"
+    source.write_text(json.dumps(plan))
+    assert main(["--plan", str(source), "--report", str(report)])
+    found: dict[str, str] = json.loads(report.read_text())["error"]
+    return found
+
+
 @pytest.mark.parametrize(
     ("where", "quoted", "condition"),
     [("cast(key.k as int) = 1", "'k", "CAST_INVALID_INPUT"), ("value.summ = 1", "`sum`", "FIELD_NOT_FOUND")],
@@ -241,19 +254,13 @@ def test_spark_quotes_nothing_of_the_state_to_a_form(
 ) -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         monkeypatch.delitem(logging.Logger.manager.loggerDict, name, raising=False)  # as in another process
-    checkpoint = open_store(unpack("4.3.0/hdfs-session", tmp_path) / "checkpoint")
-    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(TakeRequest(checkpoint, repository, "job")).savepoint
+    saved = SavedState(spark, "hdfs-session", tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     levels: list[str] = []
     monkeypatch.setattr(type(spark.sparkContext), "setLogLevel", lambda self, level: levels.append(level))
 
     def asked(*, from_form: bool) -> str:
-        order = {"operation": "compact", "where": where, "dry_run": True, "from_form": from_form}
-        plan = {"repository": repository.store.uri, "job": "job", "savepoint": savepoint, "order": order}
-        (tmp_path / "plan.json").write_text(json.dumps(plan))
-        assert main(["--plan", str(tmp_path / "plan.json"), "--report", str(tmp_path / "report.json")])
-        return str(json.loads((tmp_path / "report.json").read_text())["error"]["message"])
+        return refusal(saved, {"operation": "compact", "where": where}, from_form)["message"]
 
     assert quoted in asked(from_form=False) and not levels
     assert quoted in capfd.readouterr().err, "the negative control: PySpark writes it there"
@@ -289,9 +296,7 @@ def test_neither_an_expression_from_a_form_nor_sparks_sentence_about_it_is_repea
     order: dict[str, Any],
     words: str,
 ) -> None:
-    checkpoint = open_store(unpack("4.3.0/hdfs-window", tmp_path) / "checkpoint")
-    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(TakeRequest(checkpoint, repository, "job")).savepoint
+    saved = SavedState(spark, "hdfs-window", tmp_path)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr(type(spark.sparkContext), "setLogLevel", lambda self, level: None)
     (tmp_path / "table.json").write_text('{"n": 1}\n')
@@ -299,21 +304,8 @@ def test_neither_an_expression_from_a_form_nor_sparks_sentence_about_it_is_repea
         keys = ["window.start = now()", "window.end = now()", "k = 'a'"]
         order = {**order, "table": str(tmp_path / "table.json"), "existing": "replace", "keys": keys}
 
-    def asked(*, from_form: bool) -> dict[str, str]:
-        more = {"dry_run": True, "from_form": from_form}
-        plan = {
-            "repository": repository.store.uri,
-            "job": "job",
-            "savepoint": savepoint,
-            "order": {**order, **more},
-        }
-        (tmp_path / "plan.json").write_text(json.dumps(plan))
-        assert main(["--plan", str(tmp_path / "plan.json"), "--report", str(tmp_path / "report.json")])
-        found: dict[str, str] = json.loads((tmp_path / "report.json").read_text())["error"]
-        return found
-
-    assert "s3cret" in asked(from_form=False)["message"], "the negative control"
-    refused = asked(from_form=True)
+    assert "s3cret" in refusal(saved, order, from_form=False)["message"], "the negative control"
+    refused = refusal(saved, order, from_form=True)
     assert refused["error"] == "bad-expression" and words in refused["message"]
     assert "s3cret" not in json.dumps(refused)
 

@@ -35,6 +35,7 @@ from streambank_spark.change.supported import (
     StateKind,
 )
 from streambank_spark.rewrite import rewrite, row_patch
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.state.read import apart
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
@@ -137,7 +138,7 @@ class Line:
             return use(apart(state.frame(state.parts(operator, part)[0])))
 
     def ask(self, savepoint: str, request: TransformRequest | BootstrapRequest) -> dict[str, Any]:
-        return carry_out(self.base, self.repository, "job", savepoint, request, self.staging)
+        return carry_out(SourceSavepoint(self.base, self.repository, "job", savepoint, self.staging), request)
 
     def bootstrap(self, savepoint: str, part: str | None, table: Path, **more: Any) -> str:
         asked = {"table": str(table), "part": part, "existing": "replace", **more}

@@ -14,6 +14,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.migrate import ROCKSDB
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
@@ -75,7 +76,7 @@ def test_a_query_goes_on_from_rocksdb_as_if_it_had_always_been_there(
     savepoint = take(TakeRequest(open_store(tmp_path / "checkpoint"), repository, "job")).savepoint
     order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
     workshop = Staging("local[2]", str(tmp_path / "work"), print)
-    migrated = carry_out(spark, repository, "job", savepoint, order, workshop).savepoint
+    migrated = carry_out(SourceSavepoint(spark, repository, "job", savepoint, workshop), order).savepoint
     assert migrated is not None
 
     place = tmp_path / "migrated"

@@ -15,6 +15,7 @@ from streambank.core.errors import RefusedError, StreambankError
 from streambank.recovery import foresee
 from streambank.storage import open_store
 from streambank_spark.rewrite import migrate, rewrite
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.key_locations import NO, YES, holds_key
 from streambank_spark.rewrite.request import carry_out, validate
@@ -41,7 +42,11 @@ def prepared(spark: SparkSession) -> None:
 
 def rewritten(line: Line, **order: Any) -> Any:
     request = RewriteRequest(**order)
-    return carry_out(line.base, line.repository, "job", line.savepoint, request, line.staging)
+    return carry_out(_source(line), request)
+
+
+def _source(line: Line) -> SourceSavepoint:
+    return SourceSavepoint(line.base, line.repository, "job", line.savepoint, line.staging)
 
 
 def foreseen(line: Line, where: str) -> None:
@@ -121,7 +126,7 @@ def test_two_columns_of_one_name_can_be_named_before_a_stop_and_in_rules(
         (exported,) = export_state(spark, state, str(tmp_path / "exported"), RowChoice())
         assert "sum_2" in exported.columns
     asked = ValidateRequest.from_dict({"rules": ["value.sum_2 < 100"], "repairs": ["value.sum_2 = 1"]})
-    told = validate(line.base, line.repository, "job", line.savepoint, asked, line.staging)
+    told = validate(_source(line), asked)
     assert told["rules"][0]["broken"] == broken
     assert counted(line, told["savepoint"], "value.sum_2 = 1") == broken
 

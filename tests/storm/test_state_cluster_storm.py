@@ -20,6 +20,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.change.carry_out import carry_out as change
 from streambank_spark.change.request import BootstrapRequest, TransformRequest, request_of
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.digest import digest_of
@@ -100,9 +101,10 @@ def here(
 ) -> str | None:
     """The same on this machine."""
     staging = Staging("local[2]", str(folder / "here"), print)
+    source = SourceSavepoint(spark, repository, JOB, savepoint, staging)
     if isinstance(order, RewriteRequest):
-        return carry_out(spark, repository, JOB, savepoint, order, staging).savepoint
-    made: str | None = change(spark, repository, JOB, savepoint, order, staging)["savepoint"]
+        return carry_out(source, order).savepoint
+    made: str | None = change(source, order)["savepoint"]
     return made
 
 

@@ -10,8 +10,8 @@ the fingerprint of what Spark computes once more from the table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import AnalysisException, PySparkException
@@ -23,7 +23,7 @@ from streambank.checkpoint.closure import OperatorState
 from streambank.core.approval import outdated
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
-from streambank.core.shape import HIDDEN, encode
+from streambank.core.shape import JsonObject
 from streambank.storage import open_store
 from streambank_spark.change.columns import TIMEOUT, ValueFit, check_fits, never_null, struct_of
 from streambank_spark.change.request import BOOTSTRAP, BootstrapRequest, mapped
@@ -31,7 +31,7 @@ from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE,
 from streambank_spark.change.supported import BOOTSTRAP as MAKE
 from streambank_spark.change.transform import ANSI, one_part
 from streambank_spark.failures import first_line, in_words
-from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
+from streambank_spark.rewrite.derive import SourceSavepoint, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.repair import family_of
 from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
@@ -56,14 +56,14 @@ which calls every column nullable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bootstrapped:
-    """What `state bootstrap` did.
+class Bootstrapped(JsonObject):
+    """What a table gave.
 
     Attributes:
         table_digest: How many rows of state the table gives, and their fingerprint: `5:0b7a2cf3...`.
+        existing_rows: How many rows there were before.
         rows: Rows of the table that are written: with `keep`, those whose keys are new.
         samples: Some rows of state that the table gives: `key`, `value`.
-        derived: The new savepoint, if one was made.
     """
 
     operator: int
@@ -73,10 +73,6 @@ class Bootstrapped:
     existing_rows: int
     rows: int
     samples: list[dict[str, Any]]
-    derived: Annotated[Derived, HIDDEN]
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.derived.brief() | encode(self)
 
 
 _FIXED = (
@@ -86,16 +82,11 @@ _FIXED = (
 """What makes a table give the same rows again."""
 
 
-@dataclass(slots=True)
-class _Counts:
-    table: int = 0
-    digest: str = ""
-    existing: int = 0
-    samples: list[dict[str, Any]] = field(default_factory=list)
-
-
-def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> Bootstrapped:
+def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> dict[str, Any]:
     """Make a savepoint whose state has the rows of a table.
+
+    Returns:
+        The new savepoint, if one was made, and what the table gave, as JSON.
 
     Raises:
         InputError: The table cannot be state (codes `bad-table`, `bad-expression`, `which-operator`);
@@ -105,13 +96,13 @@ def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> B
             (`approval-outdated`).
         StreambankError: As `derive`.
     """
-    counts = _Counts()
-    found: list[NewRows] = []
+    found: list[Bootstrapped] = []
 
     def patch(state: QueryState) -> list[NewRows]:
         source.say("Checking the table")
-        found.append(made_of(state, request, counts))
-        return found
+        new, given = rows_of_table(state, request)
+        found.append(given)
+        return [new]
 
     derived = derive(
         source,
@@ -121,41 +112,29 @@ def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> B
         note=request.note,
         rehearse=request.rehearse,
     )
-    (made,) = found
-    return Bootstrapped(
-        made.part.operator,
-        made.part.name,
-        counts.table,
-        counts.digest,
-        counts.existing,
-        made.rows,
-        counts.samples,
-        derived,
-    )
+    return derived.brief() | found[0].to_dict()
 
 
-def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None = None) -> NewRows:
+def rows_of_table(state: QueryState, request: BootstrapRequest) -> tuple[NewRows, Bootstrapped]:
     """The rows that a table gives, after all checks.
 
     Raises:
         InputError, RefusedError: As `bootstrap_savepoint`.
     """
-    counts = counts or _Counts()
     state.session.conf.set(ANSI, "true")
     part = one_part(state, request.operator, request.part)
     (operator,) = state.operators(part.operator)
     existing = apart(state.frame(part))
     kind = require(MAKE, state, operator, part, existing)
     place = f"operator {part.operator}, {part.name}"
-    counts.existing = _count_existing(existing, operator, place)
-    if counts.existing and request.existing is None:
+    existing_rows = _count_existing(existing, operator, place)
+    if existing_rows and request.existing is None:
         raise RefusedError(
-            f"The state of {place} already has {counts.existing:,} rows.",
+            f"The state of {place} already has {existing_rows:,} rows.",
             code="state-not-empty",
             hint="Say what becomes of them: replace (all go), keep (they win over the table), or overwrite "
             "(the table wins).",
         )
-    existing_rows = request.existing or REPLACE
     table = read_table(state.session, request)
     fits: list[ValueFit] = []
     of_key, of_value = (existing.schema[name].dataType for name in (KEY, VALUE))
@@ -180,7 +159,7 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     )
     try:
         rows = table.select(key.alias(KEY), value.alias(VALUE))
-        counts.table = check_fits(table, fits, "the table", of_table=True)
+        table_rows = check_fits(table, fits, "the table", of_table=True)
     except AnalysisException as error:
         said = f"{in_words(error)}." if request.from_form else first_line(error)
         raise InputError(
@@ -197,10 +176,10 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
             hint="If the query groups by such a column, use a savepoint in which it has rows of other keys. "
             'If it groups by literals, give the key "0 = 0" and one row.',
         )
-    _check_keys(rows, counts.table, alone=kind is GLOBAL)
+    _check_keys(rows, table_rows, alone=kind is GLOBAL)
     # Planned twice, as the verification does: now() has another moment then, and a table may be appended to.
-    counts.digest = _digest(rows)
-    if counts.digest != _digest(rows):
+    digest = _digest(rows)
+    if digest != _digest(rows):
         raise InputError(
             "The table gave other rows when it was read again.",
             code="bad-table",
@@ -208,29 +187,21 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
             + _FIXED,
         )
     planned = request.table_digest
-    if planned is not None and planned != counts.digest:
+    if planned is not None and planned != digest:
         raise outdated(
-            f"The table gives {counts.table:,} rows now, and they are not the {planned.partition(':')[0]} "
+            f"The table gives {table_rows:,} rows now, and they are not the {planned.partition(':')[0]} "
             "that the plan showed.",
             f"Plan it again: the new plan shows what the table gives now. {_FIXED}",
         )
-    counts.samples = _samples(rows, request.samples)
-    partitions = operator.stores[0].partitions
-    rows = _placed(rows, of_key, partitions)
-    new = without_keys(rows, existing) if existing_rows == KEEP else rows
-    made = _encoded(state, new, of_key, of_value)
-    written = new.count()
-    return NewRows(
-        part,
-        operator.stores[0].store,
-        family_of(part),
-        partitions,
-        existing,
-        written,
-        rows,
-        existing_rows,
-        made,
+    samples = _samples(rows, request.samples)
+    store, choice = operator.stores[0], request.existing or REPLACE
+    rows = _placed(rows, of_key, store.partitions)
+    new = without_keys(rows, existing) if choice == KEEP else rows
+    encoded, written = _encoded(state, new, of_key, of_value), new.count()
+    made = NewRows(
+        part, store.store, family_of(part), store.partitions, written, existing, rows, choice, encoded
     )
+    return made, Bootstrapped(part.operator, part.name, table_rows, digest, existing_rows, written, samples)
 
 
 def _other_than_0(rows: DataFrame) -> bool:
@@ -354,13 +325,11 @@ class _Encode:
         return self._encode(values)
 
     def of(self, column: Column) -> Column:
-        """The bytes of a column."""
         encode = F.udf(self, BinaryType(), useArrow=False)
         return encode(plain(column, self.kind))
 
 
 def _encoded(state: QueryState, rows: DataFrame, of_key: StructType, of_value: StructType) -> DataFrame:
-    """Of each row its partition, its key, and the bytes of key and value."""
     ship(state.session.sparkContext, PACKAGES)
     return rows.select(
         F.col(PARTITION).alias("partition"),

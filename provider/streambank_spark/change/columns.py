@@ -49,13 +49,7 @@ _NESTED = (StructType, ArrayType, MapType)
 
 @dataclass(frozen=True, slots=True)
 class ValueFit:
-    """One value that was checked.
-
-    Attributes:
-        name: The column: `key.customer`, `value.total`.
-        kind: Its type, in Spark's words.
-        bad: Whether a row has a value that does not fit.
-    """
+    """One value that was checked, by the name of its column: `key.customer`, `value.total`."""
 
     name: str
     kind: str
@@ -110,9 +104,6 @@ def fitted(new: Column, given: DataType, kind: DataType, *, nullable: bool) -> t
 
 def check_fits(frame: DataFrame, fits: Sequence[ValueFit], place: str, *, of_table: bool) -> int:
     """Count rows, and refuse all of them where a value of one does not fit.
-
-    Args:
-        of_table: Whether they are rows of a table, and not of state.
 
     Raises:
         InputError: A value does not fit (codes `bad-table`, `value-does-not-fit`), or cannot be computed

@@ -27,7 +27,6 @@ class TransformRequest:
         where: Which rows get it: SQL over key and value, with `{now}` and `{watermark}`; all for None.
         delete_where: Keys go for whose rows this is true, before anything is set.
         operator: Of which operator; may be left out where there is one.
-        part: Of which part of it: a state variable.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression was typed into a form: what Spark says of it is not repeated.
         planned: What a plan showed (`Planned`): if more keys would go, it is refused (`approval-outdated`).
@@ -95,8 +94,6 @@ class BootstrapRequest:
         table_digest: What the table gave to a plan, as its report says: other rows are refused. None where
             there was no plan.
         operator: Of which operator; may be left out where there is one.
-        part: Of which part of it: a state variable.
-        dry_run: Only check, and show what would be written.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression or the table was typed into a form: what Spark says of it is not repeated.
     """
@@ -140,10 +137,7 @@ class BootstrapRequest:
 
 
 def mapped(texts: Sequence[str]) -> dict[str, str]:
-    """Fields and the expressions that they get, from `FIELD = EXPRESSION`.
-
-    Args:
-        texts: The texts; a field in a field is named with a dot: `window.start`.
+    """Fields and their expressions, from `FIELD = EXPRESSION`; a field in a field has a dot: `window.start`.
 
     Raises:
         InputError: One is not of that form, or a field is named twice (code `bad-expression`).

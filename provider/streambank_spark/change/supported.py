@@ -29,12 +29,7 @@ STORES = (HDFS, ROCKSDB, CHANGELOG)
 
 @dataclass(frozen=True, slots=True)
 class StateKind:
-    """One kind of state.
-
-    Attributes:
-        can: What can be done with it: `BOOTSTRAP`, `SET`, `DELETE`.
-        stores: Where Spark keeps such state.
-    """
+    """One kind of state, and what can be done with it: `BOOTSTRAP`, `SET`, `DELETE`."""
 
     name: str
     can: tuple[str, ...]
@@ -100,10 +95,7 @@ def kind_of(operator: OperatorState, part: StatePart, frame: DataFrame) -> State
 def require(
     what: str, state: QueryState, operator: OperatorState, part: StatePart, frame: DataFrame
 ) -> StateKind:
-    """Make sure that something can be done with a part's state.
-
-    Args:
-        what: `BOOTSTRAP` or `SET`.
+    """Make sure that something (`BOOTSTRAP` or `SET`) can be done with a part's state.
 
     Raises:
         RefusedError: It cannot (codes `cannot-make-state`, `key-type`), or the rows are stored in another way

@@ -8,7 +8,6 @@ the first savepoint and the expressions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column
@@ -19,9 +18,9 @@ from streambank.core.errors import InputError, RefusedError
 from streambank_spark.change.columns import ValueFit, check_fits, fitted, never_null
 from streambank_spark.change.request import TRANSFORM, TransformRequest
 from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, WITH_TTL, require
-from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
+from streambank_spark.rewrite.derive import SourceSavepoint, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Where, condition_of_rule, expired
-from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
+from streambank_spark.rewrite.repair import Repair, assigned, changes, evaluated, family_of
 from streambank_spark.rewrite.rewrite_request import Planned
 from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
@@ -32,24 +31,12 @@ from streambank_spark.state.state import QueryState, StatePart
 ANSI = "spark.sql.ansi.enabled"
 
 
-@dataclass(frozen=True, slots=True)
-class Transformed:
-    """What `state transform` did.
-
-    Attributes:
-        changes: Of each part `operator`, `part`, how many `rows` get other values, and `samples` of them.
-        derived: The new savepoint, if a row changes or a key is deleted.
-    """
-
-    changes: tuple[dict[str, Any], ...]
-    derived: Derived
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.derived.to_dict() | {"changes": list(self.changes)}
-
-
-def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> Transformed:
+def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> dict[str, Any]:
     """Make a savepoint in which rows have other values, or keys are gone.
+
+    Returns:
+        The new savepoint, if a row changes or a key is deleted, as JSON, with `changes`: of each part
+        `operator`, `part`, how many `rows` get other values, and `samples` of them.
 
     Raises:
         InputError: An expression cannot be used, or a value does not fit (codes `bad-expression`,
@@ -59,7 +46,7 @@ def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> T
         StreambankError: As `derive`.
     """
     gone: list[ExpiredKeys] = []
-    found: list[dict[str, Any]] = []
+    repairs: list[Repair] = []
     planned = Planned.of(request.planned)
 
     def decide(state: QueryState) -> list[ExpiredKeys]:
@@ -71,11 +58,7 @@ def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> T
 
     def patch(state: QueryState) -> list[ChangedRows]:
         changed = transformed(state, request, gone)
-        for one in changed:
-            shown = samples(one, request.samples)
-            found.append(
-                {"operator": one.part.operator, "part": one.part.name, "rows": one.rows, "samples": shown}
-            )
+        repairs.extend(Repair.of(one, request.samples) for one in changed)
         return changed
 
     derived = derive(
@@ -88,16 +71,13 @@ def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> T
         rehearse=request.rehearse,
         most_keys=planned.keys,
     )
-    return Transformed(tuple(found), derived)
+    return derived.to_dict() | {"changes": [each.to_dict() for each in repairs]}
 
 
 def transformed(
     state: QueryState, request: TransformRequest, gone: Sequence[ExpiredKeys] = ()
 ) -> list[ChangedRows]:
     """The rows that get other values, part by part; parts without such rows are left out.
-
-    Args:
-        gone: Keys that are deleted: their rows get no value.
 
     Raises:
         InputError, RefusedError: As `transform_savepoint`.

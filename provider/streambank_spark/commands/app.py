@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
 from streambank.cli.output import console
+from streambank.cli.verb_options import Commands
 from streambank_spark.commands import change, compare, erase, fingerprints, read, rewrite, validate
 from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, staging_of
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from streambank.repository.repository import Repository
     from streambank.savepoint.verify import Deeper
 
-app = typer.Typer(
+app = Commands(
     name="state",
     help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
     add_completion=False,
@@ -37,10 +36,7 @@ def deep_look(
     conf: Sequence[str] | None,
     work: str | None,
 ) -> Iterator[Deeper]:
-    """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
-
-    Args:
-        job: The declared job that they are of; it may name the Spark.
+    """What opens the state of a repository's savepoints, for a `with`: one Spark for all, as `job` says.
 
     Raises:
         InputError: There is no PySpark here, or a property is none.

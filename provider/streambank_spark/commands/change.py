@@ -11,7 +11,7 @@ from streambank.cli.options import JobOption, RepositoryOption, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
-from streambank_spark.commands.rewrite import Note, Savepoint, say, show_restore
+from streambank_spark.commands.rewrite import Note, Savepoint, say, show_restore, source_of
 from streambank_spark.commands.subject import (
     LIMITED_TO,
     SQL_OF_ROWS,
@@ -20,7 +20,6 @@ from streambank_spark.commands.subject import (
     SparkOptions,
     as_text,
     savepoint_of,
-    staged,
     with_spark,
 )
 from streambank_spark.commands.validate import show_samples
@@ -220,7 +219,8 @@ def _run(
             code="usage",
             hint="Give --jobs FILE, and leave --dry-run out.",
         )
-    repository, place, savepoint = savepoint_of(reference, location, job, spark, asdict(request))
+    savepoint = savepoint_of(reference, location, job, spark, asdict(request))
+    place = savepoint[1]
     declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
     if declared is not None:
         from streambank.drills.foreseen import foresee_rehearsal
@@ -228,16 +228,15 @@ def _run(
         foresee_rehearsal(declared, declared.records())
     from streambank_spark.change.carry_out import carry_out
 
-    by = who("cli")
-    with staged(spark) as (session, staging):
-        document = carry_out(session, repository, place, savepoint, request, staging, by=by, say=say)
+    with source_of(savepoint, spark) as source:
+        document = carry_out(source, request)
     report = None
     document["rehearsal"] = None
     if declared is not None and document["savepoint"] is not None:
         from streambank.drills.of_savepoint import rehearse_made
 
         report = rehearse_made(
-            declared, place, document["savepoint"], location, batches=batches, by=by, say=say
+            declared, place, document["savepoint"], location, batches=batches, by=who("cli"), say=say
         )
         document["rehearsal"] = report.to_dict()
     console.answer(document, lambda: _show(document, report))

@@ -9,8 +9,9 @@ import typer
 from streambank.cli.options import JobOption, RepositoryOption, jobs_option
 from streambank.cli.output import console
 from streambank.core.errors import NotFoundError, StreambankError
-from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, say, show
+from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, show
 from streambank_spark.commands.subject import Operator, SparkOptions, with_spark
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Declarations, Job
@@ -52,7 +53,6 @@ def erase(
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.load import load_jobs
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
     order = RewriteRequest(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
@@ -79,23 +79,15 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
     from streambank_spark.rewrite.key_locations import search
     from streambank_spark.rewrite.key_places import live_places
 
-    declared = _declared(jobs, done.job)
+    repository, job = done.source.repository, done.source.job
+    declared = _declared(jobs, job)
     if declared is not None:
         replicas = list(dict.fromkeys([*replicas, *declared.replicate.to]))
-    left = None if declared is None else left_directories(declared, QueryRef.parse(done.job).name)
+    left = None if declared is None else left_directories(declared, QueryRef.parse(job).name)
     assert done.order.key is not None
-    found = search(
-        done.spark,
-        done.repository,
-        done.job,
-        done.derived,
-        KeySelection(done.order.key, done.order.operator),
-        done.staging,
-        replicas=replicas,
-        live=live_places(done.repository, done.job, declared),
-        left=left,
-        say=say,
-    )
+    key = KeySelection(done.order.key, done.order.operator)
+    live = live_places(repository, job, declared)
+    found = search(done.source, done.derived, key, replicas=replicas, live=live, left=left)
     return found.to_dict() | {"replicas": replicas, "declared": declared is not None}
 
 

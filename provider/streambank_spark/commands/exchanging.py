@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli.options import JobName, JobsFile, Note, Why
 from streambank.cli.output import console
-from streambank_spark.commands.rewrite import (
-    Expired,
-    IdleFor,
-    IdleSince,
-    JudgedPart,
-    MaxRows,
-    Partitions,
-    compact_order,
-    say,
-    show_going,
-)
-from streambank_spark.commands.subject import (
-    Operator,
-    SparkOptions,
-    spark_of,
-    staging_of,
-    with_spark,
-)
+from streambank.cli.verb_options import Commands
+from streambank_spark.commands.rewrite import Partitions, say, show_going
+from streambank_spark.commands.subject import SparkOptions, spark_of, staging_of, with_spark
 from streambank_spark.private.own_pyspark import use_own_pyspark
+from streambank_spark.rewrite.rewrite_request import CompactOptions, RewriteRequest
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.recovery.exchange_state import ExchangeResult
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
@@ -56,13 +42,8 @@ ForceAfter = Annotated[
 def compact(
     name: JobName,
     jobs: JobsFile,
+    expired: CompactOptions,
     query: Query = None,
-    where: Expired = None,
-    idle_since: IdleSince = None,
-    idle_for: IdleFor = None,
-    operator: Operator = None,
-    part: JudgedPart = None,
-    max_rows: MaxRows = None,
     force_after: ForceAfter = None,
     why: Why = "",
     note: Note = "",
@@ -71,15 +52,7 @@ def compact(
 ) -> None:
     """Stop a job, remove expired keys, and start it again. If anything fails, it goes on unchanged."""
     job = _loaded(jobs, name)
-    order = compact_order(
-        where=where,
-        idle_since=idle_since,
-        idle_for=idle_for,
-        operator=operator,
-        part=part,
-        max_rows=max_rows,
-        note=note,
-    )
+    order = RewriteRequest(operation="compact", note=note, **asdict(expired))
     _exchange(order, job, query, force_after, why, spark)
 
 
@@ -97,15 +70,13 @@ def rescale(
 ) -> None:
     """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
     job = _loaded(jobs, name)
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
-
     order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _exchange(order, job, query, force_after, why, spark)
 
 
-compact_app = typer.Typer(name="compact", add_completion=False)
+compact_app = Commands(name="compact", add_completion=False)
 compact_app.command(epilog=COMPACT_EXAMPLE)(compact)
-rescale_app = typer.Typer(name="rescale", add_completion=False)
+rescale_app = Commands(name="rescale", add_completion=False)
 rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
@@ -152,10 +123,12 @@ def _exchange(
         made: list[Derived] = []
 
         def make(repository: Repository, of: str, savepoint: str) -> str | None:
+            from streambank_spark.rewrite.derive import SourceSavepoint
             from streambank_spark.rewrite.request import carry_out
 
             staging = staging_of(spark, progress)
-            made.append(carry_out(session, repository, of, savepoint, order, staging, by=by, say=say))
+            source = SourceSavepoint(session, repository, of, savepoint, staging, by, say)
+            made.append(carry_out(source, order))
             return made[-1].savepoint
 
         result = exchange(

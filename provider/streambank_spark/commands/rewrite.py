@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli.options import JobOption, RepositoryOption
 from streambank.cli.output import console
+from streambank.cli.verb_options import Commands
 from streambank_spark.commands.subject import (
-    SQL_OF_ROWS,
-    Operator,
     SparkOptions,
     savepoint_of,
     spark_of,
     staging_of,
     with_spark,
 )
+from streambank_spark.rewrite.rewrite_request import CompactOptions, RewriteRequest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from streambank.repository.repository import Repository
-    from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
-    from streambank_spark.state.staging import Staging
+    from streambank_spark.rewrite.derive import Derived, SourceSavepoint
 
 COMPACT_EXAMPLES = """Examples:
 
@@ -43,59 +39,14 @@ Savepoint = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
 Note = Annotated[str, typer.Option("--note", help="A note for the new savepoint.")]
-MaxRows = Annotated[
-    int | None,
-    typer.Option("--max-rows", min=1, metavar="N", help="Remove at most this many rows of each operator."),
-]
-
-Expired = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        metavar="SQL",
-        help=f"Expire keys if this is true of all their rows: {SQL_OF_ROWS}",
-    ),
-]
-IdleSince = Annotated[
-    str | None,
-    typer.Option("--idle-since", metavar="SAVEPOINT", help="Expire keys unchanged since this savepoint."),
-]
-IdleFor = Annotated[
-    str | None,
-    typer.Option("--idle-for", metavar="TIME", help="Expire keys unchanged for this long, for example 30d."),
-]
-JudgedPart = Annotated[
-    str | None,
-    typer.Option(
-        "--part", metavar="NAME", help="Decide by these rows alone: a side of a join, a state variable."
-    ),
-]
 Partitions = Annotated[int, typer.Option(min=1, metavar="N", help="The new number of state partitions.")]
-
-
-def compact_order(*, idle_for: str | None, **asked: Any) -> RewriteRequest:
-    """What the options of a compaction ask for.
-
-    Raises:
-        InputError: `idle_for` is no time.
-    """
-    from streambank.core.units import parse_duration_s
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
-
-    idle_for_s = None if idle_for is None else parse_duration_s(idle_for)
-    return RewriteRequest(operation="compact", idle_for_s=idle_for_s, **asked)
 
 
 @with_spark
 def compact(
     savepoint: Savepoint,
     repository: RepositoryOption,
-    where: Expired = None,
-    idle_since: IdleSince = None,
-    idle_for: IdleFor = None,
-    operator: Operator = None,
-    part: JudgedPart = None,
-    max_rows: MaxRows = None,
+    expired: CompactOptions,
     job: JobOption = None,
     dry_run: DryRun = False,
     note: Note = "",
@@ -103,16 +54,7 @@ def compact(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
-    order = compact_order(
-        where=where,
-        idle_since=idle_since,
-        idle_for=idle_for,
-        operator=operator,
-        part=part,
-        max_rows=max_rows,
-        dry_run=dry_run,
-        note=note,
-    )
+    order = RewriteRequest(operation="compact", dry_run=dry_run, note=note, **asdict(expired))
     _run(order, savepoint, repository, job, spark)
 
 
@@ -130,8 +72,6 @@ def migrate(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint that has HDFS-backed state in RocksDB instead."""
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
-
     order = RewriteRequest(operation="migrate", provider=provider, partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
 
@@ -147,13 +87,11 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint with the same state in another number of partitions."""
-    from streambank_spark.rewrite.rewrite_request import RewriteRequest
-
     order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
 
 
-rescale_app = typer.Typer(name="rescale", add_completion=False)
+rescale_app = Commands(name="rescale", add_completion=False)
 rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
@@ -165,22 +103,29 @@ def _run(order: RewriteRequest, reference: str, location: str, job: str | None, 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An order that was carried out.
-
-    Attributes:
-        spark: The session, for as long as the `with` lasts.
-    """
+    """An order that was carried out; the session lasts as long as the `with`."""
 
     order: RewriteRequest
+    source: SourceSavepoint
     derived: Derived
-    repository: Repository
-    job: str
-    spark: SparkSession
-    staging: Staging
 
     def to_dict(self) -> dict[str, Any]:
         asked = {"operation": self.order.operation, "dry_run": self.order.dry_run}
         return self.derived.to_dict() | asked
+
+
+@contextmanager
+def source_of(savepoint: tuple[Repository, str, str], spark: SparkOptions) -> Iterator[SourceSavepoint]:
+    """A savepoint as `savepoint_of` gives it, with a session, for a `with`.
+
+    Raises:
+        StreambankError: As `spark_of`.
+    """
+    from streambank.control.processes import who
+    from streambank_spark.rewrite.derive import SourceSavepoint
+
+    with spark_of(spark) as session, console.progress() as progress:
+        yield SourceSavepoint(session, *savepoint, staging_of(spark, progress), who("cli"), say)
 
 
 @contextmanager
@@ -192,25 +137,11 @@ def carried_out(
     Raises:
         StreambankError: As `carry_out`; the order cannot be meant, or there is no PySpark.
     """
-    from streambank.control.processes import who
-
     order.check()
-    repository, place, savepoint = savepoint_of(reference, location, job, spark, order.to_dict())
-    from streambank_spark.rewrite.request import carry_out
+    with source_of(savepoint_of(reference, location, job, spark, order.to_dict()), spark) as source:
+        from streambank_spark.rewrite.request import carry_out
 
-    with spark_of(spark) as session:
-        with console.progress() as progress:
-            derived = carry_out(
-                session,
-                repository,
-                place,
-                savepoint,
-                order,
-                staging_of(spark, progress),
-                by=who("cli"),
-                say=say,
-            )
-        yield Done(order, derived, repository, place, session, staging_of(spark))
+        yield Done(order, source, carry_out(source, order))
 
 
 def say(text: str) -> None:

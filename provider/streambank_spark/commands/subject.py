@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli.options import (
-    Debug,
-    Json,
     SparkConf,
     declared_job,
     jobs_option,
@@ -87,11 +85,7 @@ Jobs = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """How Spark is started.
-
-    Attributes:
-        conf: Properties, each `KEY=VALUE`.
-    """
+    """How Spark is started; each property of `conf` is `KEY=VALUE`."""
 
     master: str | None
     conf: Sequence[str] | None
@@ -100,11 +94,7 @@ class SparkOptions:
 
 
 def with_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options by which Spark is started, and those that every verb has.
-
-    Args:
-        command: The verb; it takes `spark`, the `SparkOptions` that come of them.
-    """
+    """Give a verb that takes `spark`, the `SparkOptions`, the options that these are made of."""
 
     def verb(
         *,
@@ -112,8 +102,6 @@ def with_spark(command: Callable[..., None]) -> Callable[..., None]:
         spark_conf: SparkConf = None,
         work: Work = None,
         jobs: Jobs = None,
-        as_json: Json = False,
-        debug: Debug = False,
         **own: Any,
     ) -> None:
         if "jobs" in wanted:  # for more than this
@@ -135,11 +123,7 @@ def with_spark(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class StateOf:
-    """State that can be read.
-
-    Attributes:
-        of: Whose: `job/savepoint`, or the checkpoint.
-    """
+    """State that can be read, and whose it is: of `job/savepoint`, or of the checkpoint."""
 
     of: str
     state: QueryState
@@ -148,9 +132,6 @@ class StateOf:
 
 def require_pyspark(job: Job | None) -> None:
     """Settle which PySpark this process imports: that of the Spark that works on the state of a declared job.
-
-    Args:
-        job: None for state of no declared job.
 
     Raises:
         InputError: There is none (code `no-pyspark`).
@@ -296,13 +277,6 @@ def spark_of(spark: SparkOptions) -> Iterator[SparkSession]:
     console.note("starting Spark")
     with spark_session(spark.master, conf) as session:
         yield session
-
-
-@contextmanager
-def staged(spark: SparkOptions) -> Iterator[tuple[SparkSession, Staging]]:
-    """As `spark_of`, with where state is staged, whose progress is shown."""
-    with spark_of(spark) as session, console.progress() as progress:
-        yield session, staging_of(spark, progress)
 
 
 def as_text(value: Any) -> str:

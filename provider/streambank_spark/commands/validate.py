@@ -11,7 +11,7 @@ from streambank.cli.options import JobOption, RepositoryOfPlace, repository_mean
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
-from streambank_spark.commands.rewrite import Note, say, show_restore
+from streambank_spark.commands.rewrite import Note, show_restore, source_of
 from streambank_spark.commands.subject import (
     LIMITED_TO,
     OfBatch,
@@ -21,7 +21,6 @@ from streambank_spark.commands.subject import (
     SparkOptions,
     as_text,
     savepoint_of,
-    staged,
     state_of,
     with_spark,
 )
@@ -117,15 +116,14 @@ def validate(
 def _repair(
     asked: Mapping[str, Any], reference: str, location: str, job: str | None, spark: SparkOptions
 ) -> None:
-    from streambank.control.processes import who
     from streambank_spark.rewrite.validate_request import ValidateRequest
 
     order = ValidateRequest.from_dict(asked)
-    repository, place, savepoint = savepoint_of(reference, location, job, spark, asked)
+    savepoint = savepoint_of(reference, location, job, spark, asked)
     from streambank_spark.rewrite.request import validate
 
-    with staged(spark) as (session, staging):
-        document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)
+    with source_of(savepoint, spark) as source:
+        document = validate(source, order)
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
         raise typer.Exit(1)

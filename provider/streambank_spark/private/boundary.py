@@ -54,11 +54,7 @@ def require_known_spark(version: str) -> SparkRelease:
 
 
 def moment(methods: Sequence[str]) -> Moment:
-    """Where a query's thread is.
-
-    Args:
-        methods: Its stack, innermost first, as `Class.method` without the packages.
-    """
+    """Where a query's thread is, by its stack, innermost first: `Class.method` without the packages."""
     if _TRIGGER not in methods or _has_found_nothing(methods):
         return "between"
     for inner, outer in pairwise(methods):

@@ -123,10 +123,7 @@ HINT = (
 
 
 def computed(frame: DataFrame, text: str) -> Column:
-    """An SQL expression as a column of a frame, once it was found to compute from the frame's columns alone.
-
-    Args:
-        text: The expression; it is parsed and analysed, and nothing of it is run.
+    """An SQL expression as a column of a frame, found, without being run, to compute from its columns alone.
 
     Raises:
         InputError: It uses what is not allowed (code `bad-expression`); the message names that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -153,14 +153,7 @@ def _qualified(path: str, session: Any) -> str:
 
 
 def location_of(path: str, frame: Any) -> str | None:
-    """A path of an application as a URI, as Hadoop's file systems take it in this driver.
-
-    Args:
-        path: In the application's words.
-
-    Returns:
-        None where it is none: Spark says what it thinks of it.
-    """
+    """A path of an application as Hadoop takes it here, as a URI; None where it is none (Spark will tell)."""
     from py4j.protocol import Py4JError
 
     try:
@@ -250,14 +243,7 @@ def sources_of(frame: Any) -> list[str]:
 
 
 def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Options that the sources of a streaming DataFrame have, wherever they were set.
-
-    Args:
-        names: The options that are asked for. Others may be secrets.
-
-    Yields:
-        Name and value of each that is set, in the order of the plan's leaves.
-    """
+    """Some options of a streaming DataFrame's sources, wherever they were set; others may be secrets."""
     for leaf in _streams(frame):
         for name in names:
             value = _source_option(leaf, name)
@@ -266,14 +252,7 @@ def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, st
 
 
 def table_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Options that are set by the tables of the session's catalog that a streaming DataFrame reads.
-
-    Args:
-        names: The options that are asked for. Others may be secrets.
-
-    Yields:
-        Name and value of each that is set, in the order of the plan's leaves.
-    """
+    """Some options set by the catalog's tables that a streaming DataFrame reads; others may be secrets."""
     asked = {name.lower(): name for name in names}
     for leaf in _streams(frame):
         table = _table_of(leaf)
@@ -282,37 +261,34 @@ def table_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str
                 yield asked[str(pair._1()).lower()], str(pair._2())
 
 
-def _table_of(leaf: Any) -> Any:
-    """The `CatalogTable` that a leaf reads; None where it reads none."""
+def _answer(ask: Callable[[], Any]) -> Any:
+    """What a leaf of a plan answers; None where it has no such method, which differ from source to source."""
     from py4j.protocol import Py4JError
 
     try:
-        relation = leaf.v1Relation()  # StreamingRelationV2, as of Kafka
-        if not relation.isDefined():
-            return None
-        leaf = relation.get()
-    except Py4JError:
-        pass
-    try:
-        table = leaf.dataSource().catalogTable()  # StreamingRelation
-        return table.get() if table.isDefined() else None
+        return ask()
     except Py4JError:
         return None
 
 
-def _source_option(leaf: Any, name: str) -> str | None:
-    from py4j.protocol import Py4JError
+def _table_of(leaf: Any) -> Any:
+    """The `CatalogTable` that a leaf reads; None where it reads none."""
+    relation = _answer(lambda: leaf.v1Relation())  # StreamingRelationV2, as of Kafka
+    if relation is not None:
+        if not relation.isDefined():
+            return None
+        leaf = relation.get()
+    table = _answer(lambda: leaf.dataSource().catalogTable())  # StreamingRelation
+    return table.get() if table is not None and table.isDefined() else None
 
-    try:
-        value = leaf.extraOptions().get(name)  # StreamingRelationV2
+
+def _source_option(leaf: Any, name: str) -> str | None:
+    options = _answer(lambda: leaf.extraOptions())  # StreamingRelationV2
+    if options is not None:
+        value = options.get(name)
         return None if value is None else str(value)
-    except Py4JError:
-        pass
-    try:
-        found = leaf.dataSource().caseInsensitiveOptions().get(name)  # StreamingRelation
-        return str(found.get()) if found.isDefined() else None
-    except Py4JError:
-        return None  # a source without options, such as that of rates or memory
+    found = _answer(lambda: leaf.dataSource().caseInsensitiveOptions().get(name))  # StreamingRelation
+    return str(found.get()) if found is not None and found.isDefined() else None
 
 
 def kafka_of(frame: Any) -> dict[str, Any]:
@@ -340,26 +316,16 @@ def kafka_of(frame: Any) -> dict[str, Any]:
 
 def _word(leaf: Any) -> str | None:
     """`kafka`, or what else Spark calls a source, without a path; None where it does not say."""
-    from py4j.protocol import Py4JError
-
-    try:
-        name = str(leaf.sourceName())
-    except Py4JError:
-        return None
-    if name.lower() == _KAFKA:
-        return _KAFKA
-    try:
-        return _KAFKA if _is_kafkas(leaf.table()) else name.partition("[")[0]
-    except Py4JError:  # a source of the first version has no table
-        return name.partition("[")[0]
+    name = _answer(lambda: str(leaf.sourceName()))
+    if name is None or name.lower() == _KAFKA:
+        return None if name is None else _KAFKA
+    # A source of the first version has no table.
+    return _KAFKA if _answer(lambda: _is_kafkas(leaf.table())) else str(name).partition("[")[0]
 
 
 def _kafka_options(leaf: Any) -> dict[str, str]:
-    from py4j.protocol import Py4JError
-
-    try:
-        options = leaf.extraOptions()
-    except Py4JError:  # nor does it tell its options
+    options = _answer(lambda: leaf.extraOptions())
+    if options is None:
         return {}
     named = {key: options.get(option) for key, option in _KAFKA_OPTIONS.items()}
     return {key: str(value) for key, value in named.items() if value is not None}

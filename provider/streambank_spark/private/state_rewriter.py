@@ -56,11 +56,7 @@ def quiet_session(spark: SparkSession, checkpoint_format: int) -> SparkSession:
 
 
 def raw_rows(session: SparkSession, location: str, batch: int, operator: int, store: str) -> DataFrame:
-    """The raw rows of a RocksDB store: partition_key, key_bytes, value_bytes, column_family_name.
-
-    Args:
-        session: Of `quiet_session`.
-    """
+    """A store's partition_key, key_bytes, value_bytes and column_family_name, by a `quiet_session`."""
     everything = str(_java(_OPTIONS).INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES())
     reader = session.read.format("statestore").option("batchId", batch).option("operatorId", operator)
     return reader.option("storeName", store).option(everything, "true").load(location)
@@ -144,8 +140,6 @@ class _Function:
             raise
 
     class Java:
-        """What py4j makes of it."""
-
         implements = ("scala.Function1",)
 
 

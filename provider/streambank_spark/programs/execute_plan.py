@@ -35,11 +35,9 @@ class ReportLines(AccumulatorParam[list[str]]):
     """Lines of a report, gathered on an executor."""
 
     def zero(self, value: list[str]) -> list[str]:
-        """No lines."""
         return []
 
     def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:
-        """The lines of both."""
         return [*value1, *value2]
 
 
@@ -54,22 +52,16 @@ class Report(ReportLines):
         return ReportLines, ()
 
     def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:
-        """Write the new lines; keep none."""
         self.write(value2)
         return []
 
     def write(self, lines: Sequence[str]) -> None:
-        """Write some lines at once."""
         self._file.write("".join(f"{line}\n" for line in lines))
         self._file.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the plan that the arguments name.
-
-    Returns:
-        0 where all of it was tried; what went wrong in a portion is in the report.
-    """
+    """Run the plan that the arguments name; 0 where all was tried, whatever the report says of portions."""
     options = plan_and_report(argv, "execute_plan.py", "Carry out a plan of Streambank.")
     with options.report.open("a", encoding="utf-8") as file:
         report = Report(file)

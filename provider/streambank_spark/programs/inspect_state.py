@@ -34,11 +34,7 @@ TOP = 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Inspect what the arguments name.
-
-    Returns:
-        The exit code: 0, or that of the error (errors.py), which stderr shows as a sentence and a hint.
-    """
+    """Inspect what the arguments name; 0, or the error's exit code, and on stderr its sentence and hint."""
     try:
         options = parse(argv)
         spark = SparkSession.builder.appName("streambank-inspect-state").getOrCreate()

@@ -27,7 +27,7 @@ from streambank_spark.change.carry_out import carry_out as change
 from streambank_spark.change.request import BootstrapRequest, Request, TransformRequest, request_of
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.programs.execute_plan import plan_and_report
-from streambank_spark.rewrite.derive import Derived
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint
 from streambank_spark.rewrite.expiry import KeySelection
 from streambank_spark.rewrite.key_locations import not_searched, search
 from streambank_spark.rewrite.key_places import Live
@@ -84,17 +84,18 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         silence_contexts()
     try:
         staging = Staging(spark.sparkContext.master or "", plan["work"], say)
+        source = SourceSavepoint(spark, repository, *which, staging, plan["by"], say)
         if order is None:
             findings = look_deep(spark, repository, *which, staging)
             return {"findings": [each.to_dict() for each in findings]}
         if isinstance(order, ValidateRequest):
-            return validate(spark, repository, *which, order, staging, by=plan["by"], say=say)
+            return validate(source, order)
         if isinstance(order, (TransformRequest, BootstrapRequest)):
-            return change(spark, repository, *which, order, staging, by=plan["by"], say=say)
-        done = carry_out(spark, repository, *which, order, staging, by=plan["by"], say=say)
+            return change(source, order)
+        done = carry_out(source, order)
         document = done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
         if order.key is not None:
-            document |= _search(spark, repository, which[0], done, order, staging, plan["search"])
+            document |= _search(source, done, KeySelection(order.key, order.operator), plan["search"])
         return document
     except (PySparkException, Py4JError) as error:
         refuse_wrong_schema(error)
@@ -131,31 +132,15 @@ def _unquoted(condition: str) -> StorageError:
 
 
 def _search(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    done: Derived,
-    order: RewriteRequest,
-    staging: Staging,
-    where: dict[str, Any] | None,
+    source: SourceSavepoint, done: Derived, key: KeySelection, where: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Where else the key is that was erased; the new savepoint is there, whatever becomes of the search."""
     if where is None:
         return not_searched("it was not asked for")
     live = [Live(each["location"], each["generation"], each["current"]) for each in where["live"]]
     try:
-        found = search(
-            spark,
-            repository,
-            job,
-            done,
-            KeySelection(str(order.key), order.operator),
-            staging,
-            replicas=where["replicas"],
-            live=live,
-            left=decode(LeftDirectories, where["left"], "request", at="left"),
-            say=say,
-        )
+        left = decode(LeftDirectories, where["left"], "request", at="left")
+        found = search(source, done, key, replicas=where["replicas"], live=live, left=left)
     except StreambankError as error:
         return not_searched(error.message)
     return found.to_dict() | {"replicas": where["replicas"]}

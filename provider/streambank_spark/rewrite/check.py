@@ -62,7 +62,7 @@ def compare(
     """
     written = {store.named: store for store in after}
     if set(written) != {store.named for store in before}:
-        raise _differs(f"it has the stores {sorted(written)}")
+        raise differs(f"it has the stores {sorted(written)}")
     seen, there = counted or {}, unpatched or kept
     return tuple(
         _compare(
@@ -88,18 +88,19 @@ def _compare(
     place = f"operator {before.operator}, store {before.name}"
     expected = before.partitions if partitions is None or before.alone else partitions
     if after.partitions != expected:
-        raise _differs(f"{place} has {after.partitions} partitions instead of {expected}")
+        raise differs(f"{place} has {after.partitions} partitions instead of {expected}")
     rows, digest, elsewhere = count_all(after)
     if seen is None:
         seen = Counted(before.frame.count(), *digest_frame(kept), count_all(before.of(unpatched))[2])
     if (rows, digest) != (seen.rows, seen.digest):
-        raise _differs(f"{place} has {rows:,} rows ({digest}) instead of {seen.rows:,} ({seen.digest})")
+        raise differs(f"{place} has {rows:,} rows ({digest}) instead of {seen.rows:,} ({seen.digest})")
     if elsewhere[0] if partitions is not None else elsewhere != seen.elsewhere:
-        raise _differs(f"rows of {place} are in the wrong partition, where Spark would not find them")
+        raise differs(f"rows of {place} are in the wrong partition, where Spark would not find them")
     return Compared(
         before.operator, before.name, seen.rows_before, rows, digest, before.partitions, after.partitions
     )
 
 
-def _differs(what: str) -> IntegrityError:
-    return IntegrityError(f"The state that was written is wrong: {what}.", code="rewrite-differs", hint=_HINT)
+def differs(what: str, of: str = "state that was written") -> IntegrityError:
+    """The error where what was written is not what it has to be (code `rewrite-differs`)."""
+    return IntegrityError(f"The {of} is wrong: {what}.", code="rewrite-differs", hint=_HINT)

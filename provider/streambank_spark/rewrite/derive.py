@@ -3,10 +3,6 @@
 The first one is materialized in a staging directory. Its state is rewritten into another directory and
 verified (rewrite.py), and a savepoint of that is taken into the same repository, which names the first one as
 `derived_from`. The query is not read and not changed; to use the new savepoint, restore it.
-
-The state is read once to decide which keys go (twice, to compare it with an earlier one), once to rewrite it,
-and once to count it; what was written is read once. Where nothing is written, a second read counts the rows
-that would go.
 """
 
 from __future__ import annotations
@@ -89,7 +85,6 @@ class Derived:
 
     Attributes:
         of: The first one: `job/savepoint`.
-        going: What of each operator goes.
         savepoint: The new one; None if nothing changes, or for a dry run.
         rewritten: What became of each store, where there is a new one.
         passed_over: Operators that have no such key, where a key was to go; None where none was.
@@ -133,8 +128,6 @@ def derive(
     Args:
         operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`,
             `transform`, `bootstrap`.
-        decide: Which keys go; None for none.
-        patch: Which rows get other values or are added; None for none.
         write: What rewrites the state and verifies it; takes `patches` only if there are some.
         rehearse: A rehearsal follows: until it has passed, only its id or its name means the new savepoint.
         most_keys: How many keys of each operator may go: what a plan showed; None for any number.
@@ -199,7 +192,11 @@ def derive(
                     )
                 for warning in holds.warnings:
                     staging.warn(warning)
-            going = _going(gone, keys, _counted_by(done))
+            counts = {
+                (one.operator, one.store): (one.rows_before, one.rows_before - one.rows)
+                for one in done.stores
+            }
+            going = _going(gone, keys, counts)
             return Derived(laid.of, state.closure.batch, going, taken.savepoint, done)
         finally:
             for frame in kept_by_spark:
@@ -233,10 +230,6 @@ def _counted(stores: Sequence[StoreRows], gone: Sequence[ExpiredKeys]) -> Counts
     return {
         store.named: count_going(store, units[store.operator]) for store in stores if store.operator in units
     }
-
-
-def _counted_by(done: Rewritten) -> Counts:
-    return {(one.operator, one.store): (one.rows_before, one.rows_before - one.rows) for one in done.stores}
 
 
 def _going(gone: Sequence[ExpiredKeys], keys: Sequence[int], counts: Counts) -> tuple[Going, ...]:

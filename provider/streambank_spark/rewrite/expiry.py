@@ -55,12 +55,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Keys expire that have the same rows in an earlier state.
-
-    Attributes:
-        since: The earlier state, of the same query.
-        operator: Of this operator only; all operators if left out.
-    """
+    """Keys expire that have the same rows in an earlier state."""
 
     since: QueryState
     operator: int | None = None
@@ -68,11 +63,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """Keys expire that are of somebody or something: in every operator whose keys have the fields.
-
-    Attributes:
-        text: The only field as text, or some of the fields as a JSON object.
-    """
+    """Keys of somebody or something expire, where there are such fields: one as text, or a JSON object."""
 
     text: str
     operator: int | None = None
@@ -94,7 +85,6 @@ class ExpiredKeys:
 
     @property
     def units(self) -> DataFrame:
-        """A frame of one column `UNIT`, each unit once."""
         return self.sized.select(UNIT)
 
     def at_most(self, rows: int) -> ExpiredKeys:
@@ -119,10 +109,7 @@ class SkippedOperator(JsonObject):
 def expired(
     state: QueryState, rule: Rule, passed_over: list[SkippedOperator] | None = None
 ) -> list[ExpiredKeys]:
-    """The keys that expire by a rule, operator by operator.
-
-    Args:
-        passed_over: Here go the operators that a `KeySelection` is not taken from, and why.
+    """The keys that expire by a rule, by operator; those without a `KeySelection` go into `passed_over`.
 
     Raises:
         InputError: The expression cannot be used (code `bad-expression`), the operator or part does not
@@ -147,7 +134,9 @@ def expired(
 
 def _keyed(state: QueryState, wanted: int | None) -> list[OperatorState]:
     return [
-        one for one in state.operators(wanted) if unit_fields(one, "", _any(state, one).schema[KEY].dataType)
+        one
+        for one in state.operators(wanted)
+        if unit_fields(one, "", state.frame(state.parts(one)[0]).schema[KEY].dataType)
     ]
 
 
@@ -178,11 +167,7 @@ def _named(state: QueryState, rule: KeySelection, passed_over: list[SkippedOpera
 def rows_of_key(
     state: QueryState, rule: KeySelection, passed_over: list[SkippedOperator]
 ) -> list[tuple[OperatorState, list[DataFrame]]]:
-    """The units of the rows of a key, of each part of each operator that keeps something by such a key.
-
-    Args:
-        passed_over: Here go the other operators, and why.
-    """
+    """The units of a key's rows, of each part that keeps any by such a key; others go into `passed_over`."""
     found = []
     state.operators(rule.operator)  # there is such a one
     for operator in state.operators():
@@ -207,10 +192,6 @@ def _rows_of(frame: DataFrame, operator: OperatorState, part: StatePart, text: s
     """The units of the rows whose key has the fields that the text names, with those values."""
     units = frame.select(_units(frame, operator, part, hashable=False).alias(UNIT), KEY)
     return units.where(is_key(units, text)).select(UNIT)
-
-
-def _any(state: QueryState, operator: OperatorState) -> DataFrame:
-    return state.frame(state.parts(operator)[0])
 
 
 def _units(frame: DataFrame, operator: OperatorState, part: StatePart, *, hashable: bool = True) -> Column:

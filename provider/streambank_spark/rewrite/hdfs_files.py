@@ -17,7 +17,7 @@ from typing import Any
 
 from streambank.checkpoint.state import lz4
 from streambank.checkpoint.state.changes import hdfs_rows
-from streambank.core.errors import FormatError, RefusedError, StorageError
+from streambank.core.errors import FormatError, StorageError
 
 _SIZE = struct.Struct(">i")
 _END = -1
@@ -29,15 +29,11 @@ _LEVEL_BASE = 10
 _PIECE_BYTES = 1 << 20
 _SMALL_BYTES, _MOST_TIMES = 64 << 20, 255
 """What a file of zstd may unpack into: that much, or that many times its size, the most that LZ4 can do."""
-CODECS = ("lz4", "zstd")
-"""Codecs of state files that can be rewritten."""
+DEFAULT_CODEC = "lz4"
 
 
 def load_rows(read: Callable[[str], bytes], paths: Iterable[str], codec: str) -> dict[bytes, bytes]:
-    """The rows of one partition: of its snapshot, and of the changes after it.
-
-    Args:
-        paths: The snapshot, where there is one, and the deltas after it, in the order of their versions.
+    """The rows of a partition: of its snapshot, if it has one, and of the deltas after it, by version.
 
     Raises:
         FormatError: A file is damaged (code `half-written`).
@@ -67,22 +63,6 @@ def snapshot(rows: Mapping[bytes, bytes], codec: str) -> bytes:
         pieces += (pack(len(key)), key, pack(len(value)), value)
     pieces.append(pack(_END))
     return _compress(b"".join(pieces), codec)
-
-
-def check_codec(codec: str | None) -> str:
-    """The codec of a checkpoint's state files, where it can be rewritten.
-
-    Raises:
-        RefusedError: Another one (code `unknown-codec`).
-    """
-    found = codec or CODECS[0]
-    if found not in CODECS:
-        raise RefusedError(
-            f"HDFS-backed state compressed with {found} cannot be rewritten.",
-            code="unknown-codec",
-            hint=f"The codec must be {' or '.join(CODECS)}. RocksDB state can be rewritten with any codec.",
-        )
-    return found
 
 
 def _package(name: str) -> Any:

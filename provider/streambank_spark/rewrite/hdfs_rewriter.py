@@ -22,16 +22,15 @@ from pyspark.sql.types import StructType
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import store_folder
-from streambank.core.errors import RefusedError
+from streambank.checkpoint.rewritable import check_codec
 from streambank.storage import open_store
-from streambank_spark.rewrite.hdfs_files import check_codec, load_rows, snapshot
+from streambank_spark.rewrite.hdfs_files import DEFAULT_CODEC, load_rows, snapshot
 from streambank_spark.rewrite.rewrite_request import REPLACE
 from streambank_spark.rewrite.row_patch import NewRows, Patch, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.state import PARTITION, QueryState
 from streambank_spark.submit.executor_packages import ship, use_packages
 
-ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
 PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
 """What the tasks may import: codecs, and what opens s3://."""
@@ -47,8 +46,6 @@ class _Store:
     """One store: what a task has to know.
 
     Attributes:
-        source: URI of the checkpoint that is read.
-        target: URI of the one that is written.
         chains: Partition -> its files, in the order in which they are read.
         names: Partition -> the snapshot to write.
         empty: Whether none of the rows that are there stay.
@@ -100,7 +97,6 @@ def rewrite_hdfs_stores(
     Args:
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes; read once.
-        patched: Rows that get other values or are added, by operator and store.
 
     Raises:
         RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
@@ -108,14 +104,8 @@ def rewrite_hdfs_stores(
         FormatError: A file is damaged.
     """
     closure = state.closure
-    codec = check_codec(closure.spark.codec)
-    if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
-        raise RefusedError(
-            "HDFS-backed state with checksums of its rows cannot be rewritten.",
-            code="row-checksum",
-            hint=f"The first batch fixes {ROW_CHECKSUM}: start with an empty checkpoint without it, or with "
-            "RocksDB.",
-        )
+    check_codec(closure, elsewhere=True)  # the tasks say themselves which package they lack
+    codec = closure.spark.codec or DEFAULT_CODEC
     ship(state.session.sparkContext, PACKAGES)
     for operator in closure.operators:
         for store in operator.stores:
@@ -168,7 +158,7 @@ def _itself(partition: int) -> int:
 
 def _changes_of(patch: Patch) -> Any:
     if isinstance(patch, NewRows):
-        return patch.encoded.select("partition", "key_bytes", "value_bytes").rdd.map(_added)
+        return patch.bytes_of.select("partition", "key_bytes", "value_bytes").rdd.map(_added)
     return patch.bytes_of.rdd.map(_replaced)
 
 

@@ -12,13 +12,13 @@ else it is not known.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.cleaning.left_directory import LeftDirectories, LeftDirectory, what_to_do
@@ -28,10 +28,15 @@ from streambank.core.units import to_json_time
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import first_line
-from streambank_spark.rewrite.derive import Derived, Say
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint
 from streambank_spark.rewrite.expiry import KeySelection, SkippedOperator, rows_of_key
 from streambank_spark.rewrite.key_places import KeyPlace, Live, identity, places
-from streambank_spark.state.staging import Staging, materialized_checkpoint, materialized_savepoint
+from streambank_spark.state.staging import (
+    Materialized,
+    Staging,
+    materialized_checkpoint,
+    materialized_savepoint,
+)
 from streambank_spark.state.state import QueryState
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
@@ -39,11 +44,7 @@ YES, NO, UNKNOWN = "yes", "no", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A savepoint that holds a key, or of which nobody knows.
-
-    Attributes:
-        found: `yes`, or `unknown: ` and why.
-    """
+    """A savepoint that holds a key (`found` is `yes`), or of which nobody knows (`unknown: ` and why)."""
 
     place: KeyPlace
     found: str
@@ -64,11 +65,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class LeftHolding:
-    """A directory that was left behind, and whether it holds a key.
-
-    Attributes:
-        found: `yes`, `no`, or `unknown: ` and why.
-    """
+    """A directory left behind, and whether it holds a key: `yes`, `no`, or `unknown: ` and why."""
 
     directory: LeftDirectory
     found: str
@@ -88,7 +85,6 @@ class Search:
         live: Directories of live checkpoints, into which nobody looked.
         left: What was left behind by work on the job, and whether it holds the key.
         unread: What of that could not be looked for: a location, and why.
-        deletion: Commands that take what holds it.
     """
 
     savepoints: int
@@ -112,27 +108,23 @@ def not_searched(why: str) -> dict[str, Any]:
 
 
 def search(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
+    source: SourceSavepoint,
     derived: Derived,
     key: KeySelection,
-    staging: Staging,
     *,
     replicas: Sequence[str] = (),
     live: Sequence[Live] = (),
     left: LeftDirectories | None = None,
-    say: Say = lambda text: None,
 ) -> Search:
     """Look for a key in all savepoints of a job, there and in replicas, after it was erased from one.
 
     Args:
-        job: `job` or `job/query`.
         left: What work on the job has left behind; None where the job is not declared.
 
     Raises:
         StreambankError: The repository cannot be listed. What else fails is in the answer.
     """
+    repository, job = source.repository, source.job
     every = places(repository, replicas, job)
     first = derived.of.rpartition("/")[2]
     known = {identity(repository, job, first): YES if any(one.keys for one in derived.going) else NO}
@@ -140,6 +132,10 @@ def search(
         known[identity(repository, job, derived.savepoint)] = NO  # it was read again and compared
     known.pop("", None)
     passed = {_operator(one) for one in derived.passed_over or ()}
+
+    def holds(laid: Materialized) -> str:
+        return holds_key(QueryState(source.spark, laid.location), key, passed)
+
     found = []
     searched = 0
     for number, place in enumerate(every, 1):
@@ -147,8 +143,9 @@ def search(
         if place.why_unknown is not None:
             answer = f"{UNKNOWN}: {place.why_unknown}"
         elif answer is None:
-            say(f"Looking into {place.job}/{place.savepoint} in {place.location} ({number} of {len(every)})")
-            answer = _look(spark, place, key, passed, staging)
+            where = f"{place.job}/{place.savepoint} in {place.location}"
+            source.say(f"Looking into {where} ({number} of {len(every)})")
+            answer = _answer(partial(_look, place, source.staging, holds))
             searched += 1
             if place.identity and not answer.startswith(UNKNOWN):
                 known[place.identity] = answer
@@ -157,8 +154,8 @@ def search(
     directories = left.directories if left is not None else ()
     behind = []
     for number, one in enumerate(directories, 1):
-        say(f"Looking into {one.location} ({number} of {len(directories)} directories left behind)")
-        behind.append(LeftHolding(one, _look_into(spark, one, key, passed, staging)))
+        source.say(f"Looking into {one.location} ({number} of {len(directories)} directories left behind)")
+        behind.append(LeftHolding(one, _answer(partial(_look_into, one, source.staging, holds))))
     lies = {one.location for one in directories}
     return Search(
         len(every),
@@ -174,51 +171,41 @@ def search(
 BATCHES = 10
 """So many batches of a directory are looked into, the newest first."""
 
+Holds = Callable[[Materialized], str]
+"""Whether what was laid out holds the key, as `holds_key` says it."""
 
-def _look_into(
-    spark: SparkSession,
-    directory: LeftDirectory,
-    key: KeySelection,
-    passed: set[tuple[int, str | None]],
-    staging: Staging,
-) -> str:
-    """Batch by batch: a key that the newest does not hold may be in an older one."""
-    if directory.kind not in ("generation", "restored", "staging"):
-        return f"{UNKNOWN}: it is not a checkpoint, so it was not searched"
+
+def _answer(look: Callable[[], str]) -> str:
     try:
-        batches = sorted(CheckpointReader(open_store(directory.location)).retained_batches(), reverse=True)
-        if not batches:
-            return f"{UNKNOWN}: it has no committed batch, so it was not searched"
-        for batch in batches[:BATCHES]:
-            with materialized_checkpoint(directory.location, batch, staging) as laid:
-                answer = holds_key(QueryState(spark, laid.location), key, passed)
-            if answer != NO:
-                return answer
+        return look()
     except StreambankError as error:
         return f"{UNKNOWN}: {error.message}"
     except (PySparkException, Py4JError) as error:
         return f"{UNKNOWN}: Spark cannot read it: {first_line(error)}"
+
+
+def _look_into(directory: LeftDirectory, staging: Staging, holds: Holds) -> str:
+    """Batch by batch: a key that the newest does not hold may be in an older one."""
+    if directory.kind not in ("generation", "restored", "staging"):
+        return f"{UNKNOWN}: it is not a checkpoint, so it was not searched"
+    batches = sorted(CheckpointReader(open_store(directory.location)).retained_batches(), reverse=True)
+    if not batches:
+        return f"{UNKNOWN}: it has no committed batch, so it was not searched"
+    for batch in batches[:BATCHES]:
+        with materialized_checkpoint(directory.location, batch, staging) as laid:
+            answer = holds(laid)
+        if answer != NO:
+            return answer
     if batches[BATCHES:]:
         newest = f"batches {batches[BATCHES - 1]} to {batches[0]}"
         return f"{UNKNOWN}: {newest} do not hold it, and older ones were not searched"
     return NO
 
 
-def _look(
-    spark: SparkSession,
-    place: KeyPlace,
-    key: KeySelection,
-    passed: set[tuple[int, str | None]],
-    staging: Staging,
-) -> str:
+def _look(place: KeyPlace, staging: Staging, holds: Holds) -> str:
     assert place.repository is not None and place.savepoint is not None
-    try:
-        with materialized_savepoint(place.repository, place.job, place.savepoint, staging) as laid:
-            return holds_key(QueryState(spark, laid.location), key, passed)
-    except StreambankError as error:
-        return f"{UNKNOWN}: {error.message}"
-    except (PySparkException, Py4JError) as error:
-        return f"{UNKNOWN}: Spark cannot read it: {first_line(error)}"
+    with materialized_savepoint(place.repository, place.job, place.savepoint, staging) as laid:
+        return holds(laid)
 
 
 def holds_key(state: QueryState, key: KeySelection, passed: set[tuple[int, str | None]]) -> str:

@@ -33,9 +33,7 @@ class KeyPlace:
     """A savepoint that may hold a key, or a repository that cannot be read.
 
     Attributes:
-        job: `job` or `job/query`.
         savepoint: Its id; None for the whole repository.
-        taken_at: When it was taken, in UTC.
         identity: The same for savepoints that are the same to the byte.
         expired: Whether it was expired, and is listed no more.
     """
@@ -81,11 +79,7 @@ class Live:
 
 
 def places(repository: Repository, replicas: Sequence[str], job: str) -> list[KeyPlace]:
-    """All savepoints of a job in a repository and its replicas, the newest first in each.
-
-    Args:
-        job: `job` or `job/query`; of that name alone.
-    """
+    """All savepoints of `job` or `job/query`, by that name alone, the newest first in each place."""
     found = list(_of(repository, job))
     for location in replicas:
         try:

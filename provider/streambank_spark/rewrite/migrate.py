@@ -27,8 +27,8 @@ from streambank.storage import Store, open_store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
 from streambank_spark.rewrite.expiry import ExpiredKeys
-from streambank_spark.rewrite.hdfs_files import CODECS, load_rows
-from streambank_spark.rewrite.hdfs_rewriter import PACKAGES, ROW_CHECKSUM, state_files
+from streambank_spark.rewrite.hdfs_files import DEFAULT_CODEC, load_rows
+from streambank_spark.rewrite.hdfs_rewriter import PACKAGES, state_files
 from streambank_spark.rewrite.rewrite import Rewritten, rewrite
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.key_unit import require_hashable
@@ -45,11 +45,7 @@ _FAMILY = "default"
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The raw rows of one store: what a task has to know.
-
-    Attributes:
-        chains: Partition -> its files, in the order in which they are read.
-    """
+    """The raw rows of one store, for a task; `chains`: each partition's files, in the order to read them."""
 
     source: str
     codec: str
@@ -106,7 +102,8 @@ def _to_rocksdb(
     skeleton = lay_skeleton(state.store, target, closure, derived_from=derived_from, conf=conf)
 
     def rows(operator: int, store: str, frame: DataFrame) -> DataFrame:
-        raw = _Rows(state.location, closure.spark.codec or CODECS[0], state_files(closure, operator, store))
+        codec = closure.spark.codec or DEFAULT_CODEC
+        raw = _Rows(state.location, codec, state_files(closure, operator, store))
         count = len(raw.chains)
         # A task a partition: its place among them says where its rows are written.
         placed: Any = session.sparkContext.parallelize(range(count), count).flatMap(raw.of)
@@ -147,18 +144,6 @@ def check_migratable(state: QueryState) -> None:
             f"The checkpoint has no state schema of operator {', '.join(bare)}.",
             code="no-state-schema",
             hint="Spark writes it when the query starts: let it run a batch, and take another savepoint.",
-        )
-    if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
-        raise RefusedError(
-            "HDFS-backed state with checksums of its rows cannot be written as RocksDB.",
-            code="row-checksum",
-            hint=f"The first batch fixes {ROW_CHECKSUM}: start with an empty checkpoint and RocksDB.",
-        )
-    if (closure.spark.codec or CODECS[0]) not in CODECS:
-        raise RefusedError(
-            f"HDFS-backed state compressed with {closure.spark.codec} cannot be written as RocksDB.",
-            code="unknown-codec",
-            hint=f"The codec must be {' or '.join(CODECS)}, and the first batch fixes it.",
         )
     for operator in closure.operators:
         for part in state.parts(operator):

@@ -53,9 +53,6 @@ def repair_state(
 ) -> list[ChangedRows]:
     """What becomes of the rows that break a rule, part by part; parts without such rows are left out.
 
-    Args:
-        rules: What must be true of every row, before or after.
-
     Raises:
         InputError: An expression cannot be used (code `bad-expression`), or rows break a rule all the same
             (`not-repaired`).
@@ -133,23 +130,15 @@ Convert = Callable[[Column, DataType, str], Column]
 """An expression, the type and the name of a column -> the expression as a value of that column."""
 
 
-def _cast(column: Column, kind: DataType, name: str) -> Column:
-    return column.cast(kind)
-
-
 def assigned(
     frame: DataFrame,
     assignments: Sequence[Assignment],
     place: str,
-    convert: Convert = _cast,
+    convert: Convert = lambda column, kind, name: column.cast(kind),
     *,
     from_form: bool = False,
 ) -> Column:
-    """The value of a row with what is assigned to its columns.
-
-    Args:
-        convert: How an expression becomes a value of its column's type.
-        from_form: They were typed into a form: neither they nor what Spark says of them is repeated.
+    """The value of a row with what is assigned to its columns; of a form nothing is repeated (`from_form`).
 
     Raises:
         InputError: An expression cannot be used (code `bad-expression`).
@@ -192,10 +181,7 @@ def _kind(kind: DataType, path: Sequence[str]) -> DataType | None:
 
 
 def evaluated(rows: ChangedRows, what: str) -> int:
-    """Make sure that the changed rows are the same whenever they are computed.
-
-    Returns:
-        How many of the changed rows still break a rule; 0 if none must hold.
+    """How many changed rows still break a rule (0 if none must hold); they have to be always the same.
 
     Raises:
         InputError: They cannot be computed, or differ from time to time (code `bad-expression`).
@@ -265,16 +251,16 @@ OPERATION = "repair"
 
 @dataclass(frozen=True, slots=True)
 class Repair(JsonObject):
-    """What becomes of one part.
-
-    Attributes:
-        samples: Some of them: `partition`, `key`, `before`, `after`.
-    """
+    """How many rows of one part get other values, with some of them."""
 
     operator: int
     part: str
     rows: int
     samples: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, changed: ChangedRows, limit: int) -> Repair:
+        return cls(changed.part.operator, changed.part.name, changed.rows, samples(changed, limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +269,6 @@ class StateRepair:
 
     Attributes:
         judged: How the savepoint kept the rules.
-        repairs: What becomes of each part that has broken rows.
         derived: The new savepoint, if a row was broken.
     """
 
@@ -317,9 +302,7 @@ def repair_savepoint(
     def patch(state: QueryState) -> list[ChangedRows]:
         judged.extend(validate_state(state, rules, limit))
         changed = repair_state(state, rules, assignments)
-        repairs.extend(
-            Repair(one.part.operator, one.part.name, one.rows, samples(one, limit)) for one in changed
-        )
+        repairs.extend(Repair.of(one, limit) for one in changed)
         return changed
 
     derived = derive(source, OPERATION, patch=patch, dry_run=dry_run, note=note)

@@ -6,7 +6,6 @@ until a compaction takes them (docs/howto/rewrite-state.md: Flink's kinds of tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,52 +18,38 @@ from streambank.checkpoint.rewritable import check_earlier
 from streambank.control.generations import Generation
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.repository.catalog import SavepointSummary
-from streambank.repository.repository import Repository
-from streambank_spark.rewrite.derive import Derived, Say, SourceSavepoint, derive
+from streambank_spark.rewrite.derive import Derived, SourceSavepoint, derive
 from streambank_spark.rewrite.expiry import ExpiredKeys, Idle, KeySelection, SkippedOperator, Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.repair import repair_savepoint
 from streambank_spark.rewrite.rewrite import rewrite
 from streambank_spark.rewrite.rewrite_request import Planned, RewriteRequest
 from streambank_spark.rewrite.validate_request import ValidateRequest
-from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
+from streambank_spark.state.staging import materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.validate import validate_state
 
 
-def carry_out(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
-    order: RewriteRequest,
-    staging: Staging,
-    *,
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
-) -> Derived:
+def carry_out(source: SourceSavepoint, order: RewriteRequest) -> Derived:
     """Do what is asked of a savepoint; what comes of it is another savepoint.
-
-    Args:
-        job: `job` or `job/query`.
 
     Raises:
         InputError: The order cannot be meant, or does not fit the state.
         StreambankError: As `derive`.
     """
     order.check()
-    planned = Planned.of(order.planned)
+    planned, repository, job = Planned.of(order.planned), source.repository, source.job
     with ExitStack() as stack:
         since: QueryState | None = None
         reference = order.idle_since
         if order.idle_for_s is not None:
-            reference = _older(repository, job, savepoint, order.idle_for_s, planned.now)
+            reference = _older(source, order.idle_for_s, planned.now)
         if reference is not None:
             place, earlier = repository.find(reference, job)
-            now, then = repository.load(job, savepoint), repository.load(place, earlier)
+            now, then = repository.load(job, source.savepoint), repository.load(place, earlier)
             check_earlier(earlier, (then.query_id, then.batch), (now.query_id, now.batch))
-            laid = stack.enter_context(materialized_savepoint(repository, place, earlier, staging))
-            since = QueryState(spark, laid.location)
+            laid = stack.enter_context(materialized_savepoint(repository, place, earlier, source.staging))
+            since = QueryState(source.spark, laid.location)
 
         passed_over: list[SkippedOperator] = []
 
@@ -73,7 +58,7 @@ def carry_out(
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 
         derived = derive(
-            SourceSavepoint(spark, repository, job, savepoint, staging, by, say),
+            source,
             order.operation,
             decide=None if order.operation in ("rescale", "migrate") else decide,
             most_keys=planned.keys,
@@ -85,38 +70,22 @@ def carry_out(
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
 
 
-def validate(
-    spark: SparkSession,
-    repository: Repository,
-    job: str,
-    savepoint: str,
-    order: ValidateRequest,
-    staging: Staging,
-    *,
-    by: Mapping[str, str] | None = None,
-    say: Say = lambda text: None,
-) -> dict[str, Any]:
-    """Judge a savepoint's state by rules; where repairs are given, another savepoint comes of it.
-
-    Args:
-        job: `job` or `job/query`.
-
-    Returns:
-        What `streambank state validate --json` prints.
+def validate(source: SourceSavepoint, order: ValidateRequest) -> dict[str, Any]:
+    """Judge a savepoint's state; where repairs are given, another one comes of it. What `--json` prints.
 
     Raises:
         StreambankError: As `validate_state`, `repair_savepoint` and `materialized_savepoint`.
     """
     rules, assignments = order.parsed()
     if assignments:
-        source = SourceSavepoint(spark, repository, job, savepoint, staging, by, say)
-        options: dict[str, Any] = {"dry_run": order.dry_run, "note": order.note}
-        repaired = repair_savepoint(source, rules, assignments, limit=order.samples, **options)
+        repaired = repair_savepoint(
+            source, rules, assignments, limit=order.samples, dry_run=order.dry_run, note=order.note
+        )
         return repaired.to_dict() | {"dry_run": order.dry_run}
-    with materialized_savepoint(repository, job, savepoint, staging) as found:
+    with materialized_savepoint(source.repository, source.job, source.savepoint, source.staging) as found:
         require_schemas(found.manifest)
-        require_shared(spark, found.location)
-        state = QueryState(spark, found.location)
+        require_shared(source.spark, found.location)
+        state = QueryState(source.spark, found.location)
         judged = [each.to_dict() for each in validate_state(state, rules, order.samples)]
         return {
             "of": found.of,
@@ -130,10 +99,7 @@ def validate(
 
 
 def check_where(spark: SparkSession, generation: Generation | None, order: RewriteRequest) -> None:
-    """Let Spark look at an expression before a job is stopped for it; no row of the state is read.
-
-    Args:
-        generation: Where the query works, which may go on meanwhile.
+    """Let Spark look at an expression before a job is stopped for it, which may go on; no row is read.
 
     Raises:
         InputError: The expression cannot be used with the state (code `bad-expression`), or the operator or
@@ -160,18 +126,12 @@ def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | Key
     return Where(order.where, order.operator, order.part, planned.now, order.from_form, planned.watermark_ms)
 
 
-def _head(repository: Repository, job: str, savepoint: str) -> SavepointSummary:
-    return next(one for one in repository.manifests(job) if (one.job, one.savepoint) == (job, savepoint))
-
-
-def _older(repository: Repository, job: str, savepoint: str, seconds: float, now: datetime | None) -> str:
-    taken_at = _moment(_head(repository, job, savepoint))
+def _older(source: SourceSavepoint, seconds: float, now: datetime | None) -> str:
+    job = source.job
+    saved = [one for one in source.repository.manifests(job) if one.job == job]
+    taken_at = _moment(next(one for one in saved if one.savepoint == source.savepoint))
     before = min(taken_at, now or taken_at) - timedelta(seconds=seconds)
-    old = [
-        one
-        for one in repository.manifests(job)
-        if one.job == job and one.error is None and one.derived_from is None and _moment(one) <= before
-    ]
+    old = [one for one in saved if one.error is None and one.derived_from is None and _moment(one) <= before]
     if not old:
         raise NotFoundError(
             f"No savepoint of {job} was taken at {before:%Y-%m-%d %H:%M} UTC or earlier.",

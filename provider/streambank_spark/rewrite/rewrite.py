@@ -7,7 +7,8 @@ and compared (check.py); if it differs, it does not become a checkpoint.
 
 The state that there is, is read twice: to rewrite it, and once more to count it (state/digest.py), since a
 row that one read lost would be missing in both. HDFS-backed state is read a third time, by the tasks that
-write its files. What was written is read once. To decide which keys go takes another read before.
+write its files. What was written is read once. To decide which keys go takes another read before (two, to
+compare it with an earlier one); where nothing is written, a second read counts the rows that would go.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from streambank_spark.rewrite.row_counts import count_once
 from streambank_spark.rewrite.row_patch import ChangedRows, Patch, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.digest import count_kept
-from streambank_spark.state.key_unit import UNIT
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
 
@@ -55,10 +55,7 @@ def rewrite(
     partitions: int | None = None,
     patches: Sequence[Patch] = (),
 ) -> Rewritten:
-    """Rewrite the state of a checkpoint, verify it, and make the target a checkpoint.
-
-    Args:
-        state: What is read; it must not change meanwhile.
+    """Rewrite the state of a checkpoint, which must not change, verify it, and make the target a checkpoint.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.
@@ -161,6 +158,3 @@ def _going(stores: Sequence[StoreRows], units: Mapping[int, DataFrame]) -> GoneR
         return by_name[operator, name].only(gone)
 
     return going
-
-
-__all__ = ["UNIT", "Rewritten", "rewrite"]

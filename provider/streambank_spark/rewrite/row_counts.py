@@ -20,9 +20,9 @@ from streambank.checkpoint.state.rocksdb import (
     read_zip_metadata,
     with_secondary_families,
 )
-from streambank.core.errors import IntegrityError
 from streambank.savepoint.spark_checksums import checksum_of
 from streambank.storage.store import Store
+from streambank_spark.rewrite.check import differs
 from streambank_spark.state.store_rows import StoreRows
 
 _FAMILY = "column_family_name"
@@ -81,9 +81,4 @@ def _rows(store: StoreRows) -> dict[tuple[int, bool], int]:
 def _check(target: Store, path: str, size_bytes: int, rows: int) -> None:
     written = read_zip_metadata(path, size_bytes, target.read)
     if written.counted_twice or (written.keys is not None and written.keys != rows):
-        raise IntegrityError(
-            f"The state that was written is wrong: {path} counts {written.keys} rows, and has {rows}.",
-            code="rewrite-differs",
-            hint="Nothing was saved. The query and its savepoint are unchanged. Report this, with the Spark "
-            "version.",
-        )
+        raise differs(f"{path} counts {written.keys} rows, and has {rows}")

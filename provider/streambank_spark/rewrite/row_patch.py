@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
-from streambank.core.errors import IntegrityError, RefusedError
+from streambank.core.errors import RefusedError
+from streambank_spark.rewrite.check import differs
 from streambank_spark.rewrite.rewrite_request import OVERWRITE, REPLACE
 from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.digest import digest_frame
@@ -24,16 +25,12 @@ _MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedRows:
-    """Rows of one part that get other values; their keys stay.
+class _PartRows:
+    """Rows of one part that are written.
 
     Attributes:
         family: The column family of that store.
-        frame: All rows of the part, before the change.
-        holds: Whether a row stays as it is: in a repair, because it keeps the rules.
-        new: The value that a changed row gets.
-        changes: Of each changed row `partition`, and the bytes `key_was`, `value_was`, `value_new`.
-        must_hold: Whether `holds` must be true of every row after the change, as in a repair.
+        rows: How many.
     """
 
     part: StatePart
@@ -41,11 +38,6 @@ class ChangedRows:
     family: str
     partitions: int
     rows: int
-    frame: DataFrame
-    holds: Column
-    new: Column
-    changes: DataFrame | None = None
-    must_hold: bool = True
 
     @property
     def place(self) -> str:
@@ -54,12 +46,28 @@ class ChangedRows:
 
     @property
     def named(self) -> tuple[int, str]:
-        """Operator and store."""
         return self.part.operator, self.store
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows(_PartRows):
+    """Rows of one part that get other values; their keys stay.
+
+    Attributes:
+        frame: All rows of the part, before the change.
+        holds: Whether a row stays as it is: in a repair, because it keeps the rules.
+        changes: Of each changed row `partition`, and the bytes `key_was`, `value_was`, `value_new`.
+        must_hold: Whether `holds` must be true of every row after the change, as in a repair.
+    """
+
+    frame: DataFrame
+    holds: Column
+    new: Column
+    changes: DataFrame | None = None
+    must_hold: bool = True
 
     @property
     def changed(self) -> DataFrame:
-        """The rows that change, with their new values."""
         return self.frame.where(~self.holds).withColumn("value", self.new)
 
     @property
@@ -69,7 +77,6 @@ class ChangedRows:
         return self.changes
 
     def with_changes(self, changes: DataFrame) -> ChangedRows:
-        """The same with `changes`."""
         return replace(self, changes=changes)
 
     def in_rows(self, frame: DataFrame) -> DataFrame:
@@ -100,7 +107,7 @@ class ChangedRows:
             & _of_family(self.family)
         )
 
-    def verify(self, written: QueryState) -> Proof:
+    def verify(self, written: QueryState) -> None:
         """Make sure that what was written has the changed rows, and every other row as it was.
 
         Raises:
@@ -113,63 +120,29 @@ class ChangedRows:
         )
         rows, found = digest_frame(after)
         if (rows, found) != (rest_rows + self.rows, _sum((rest, changed))):
-            raise _differs(f"the {rows:,} rows of {self.place} ({found}) are not the expected ones")
+            what = f"the {rows:,} rows of {self.place} ({found}) are not the expected ones"
+            raise differs(what, "changed state")
         broken = after.where(~self.holds).count() if self.must_hold else 0
         if broken:
-            raise _differs(f"{broken:,} rows of {self.place} break a rule")
-        return Proof(rest_rows, rest)
+            raise differs(f"{broken:,} rows of {self.place} break a rule", "changed state")
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What was seen of a part afterwards.
-
-    Attributes:
-        rows: How many rows were compared: of changed state those that stay as they were.
-        digest: The fingerprint of these, before and after.
-    """
-
-    rows: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewRows:
+class NewRows(_PartRows):
     """Rows that a part gets from a table.
 
     Attributes:
-        family: The column family of that store.
         existing: All rows of the part, before.
         mapped: `key`, `value` and `partition_id` of each row that the table gives; Spark computes them again
             at each read.
         existing_rows: `REPLACE`, `KEEP` or `OVERWRITE`.
-        encoded: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
+        bytes_of: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
     """
 
-    part: StatePart
-    store: str
-    family: str
-    partitions: int
     existing: DataFrame
-    rows: int
     mapped: DataFrame
     existing_rows: str
-    encoded: DataFrame
-
-    @property
-    def place(self) -> str:
-        """What messages call it."""
-        return f"operator {self.part.operator}, {self.part.name}"
-
-    @property
-    def named(self) -> tuple[int, str]:
-        """Operator and store."""
-        return self.part.operator, self.store
-
-    @property
-    def bytes_of(self) -> DataFrame:
-        """The rows that are written."""
-        return self.encoded
+    bytes_of: DataFrame
 
     def in_rows(self, frame: DataFrame) -> DataFrame:
         """The rows of its store with those that are written, as the state reader gives them."""
@@ -190,22 +163,23 @@ class NewRows:
         if self.existing_rows == REPLACE:
             kept = placed.where(~mine)
         elif self.existing_rows == OVERWRITE:
-            named = self.encoded.select(F.col("key_bytes").alias("_key_bytes"))
+            named = self.bytes_of.select(F.col("key_bytes").alias("_key_bytes"))
             others = placed.where(mine).join(named, F.col("key_bytes") == F.col("_key_bytes"), "left_anti")
             kept = placed.where(~mine).unionAll(others)
         kind = _partition_key(frame)
         nothing = F.struct(*(F.lit(None).alias(name) for name in kind.names))
+        alone = all(isinstance(one.dataType, NullType) for one in kind.fields)
         columns = {
-            "partition_key": (nothing if _is_alone(kind) else F.col(KEY)).cast(kind),
+            "partition_key": (nothing if alone else F.col(KEY)).cast(kind),
             "key_bytes": F.col("key_bytes"),
             "value_bytes": F.col("value_bytes"),
             "column_family_name": F.lit(self.family),
             _PLACE: F.col("partition"),
         }
-        new = self.encoded.select(*(columns[name].alias(name) for name in placed.columns))
+        new = self.bytes_of.select(*(columns[name].alias(name) for name in placed.columns))
         return _in_place(kept.unionAll(new), self.partitions)
 
-    def verify(self, written: QueryState) -> Proof:
+    def verify(self, written: QueryState) -> None:
         """Make sure that what was written is what there was and the table, read once more, come to.
 
         Raises:
@@ -214,10 +188,10 @@ class NewRows:
         expected = digest_frame(self.in_rows(self.existing))
         found = digest_frame(written.frame(self.part))
         if found != expected:
-            raise _differs(
-                f"{self.place} has {found[0]:,} rows ({found[1]}) instead of {expected[0]:,} ({expected[1]})"
+            raise differs(
+                f"{self.place} has {found[0]:,} rows ({found[1]}) instead of {expected[0]:,} ({expected[1]})",
+                "changed state",
             )
-        return Proof(*expected)
 
 
 def _of_family(family: str) -> Column:
@@ -230,17 +204,12 @@ def _partition_key(frame: DataFrame) -> StructType:
     return kind
 
 
-def _is_alone(kind: StructType) -> bool:
-    return all(isinstance(one.dataType, NullType) for one in kind.fields)
-
-
 def _placed(frame: DataFrame) -> DataFrame:
     """Raw rows with the partition that each lies in; a plan that reads them has a task for each partition."""
     return frame.withColumn(_PLACE, F.spark_partition_id())
 
 
 def _in_place(frame: DataFrame, partitions: int) -> DataFrame:
-    """Raw rows, each in its partition."""
     return frame.repartitionById(partitions, _PLACE).drop(_PLACE)
 
 
@@ -268,13 +237,4 @@ def not_encoded(place: str, why: str) -> RefusedError:
         code="repair-encoding",
         hint="Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: "
         "`streambank state compact --where`.",
-    )
-
-
-def _differs(what: str) -> IntegrityError:
-    return IntegrityError(
-        f"The changed state is wrong: {what}.",
-        code="rewrite-differs",
-        hint="Nothing was saved. The query and its savepoint are unchanged. Report this, with the Spark "
-        "version.",
     )

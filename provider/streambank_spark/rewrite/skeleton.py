@@ -23,13 +23,7 @@ _CARRIED = ("offsets", "commits", "source", "operator", "schema")
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A directory that waits for its state.
-
-    Attributes:
-        source: The checkpoint whose state is read.
-        target: Where it is written to.
-        batch: After which batch the state is, in both.
-    """
+    """A directory that waits for its state."""
 
     source: Store
     target: Store
@@ -63,10 +57,7 @@ def lay_skeleton(
     alone: Collection[int] = (),
     conf: Mapping[str, str] | None = None,
 ) -> Skeleton:
-    """Write logs, schemas and operator metadata.
-
-    Args:
-        alone: Operators that run in one partition whatever the setting says.
+    """Write logs, schemas and operator metadata; operators `alone` run in one partition whatever is set.
 
     Raises:
         FormatError: A file is not understood.

@@ -113,26 +113,28 @@ def _micros_without_zone(column: Column) -> Column:
 def encoder(kind: StructType) -> Encode:
     """A function from a row in the shape of `plain` (a tuple of the fields) to the bytes of the UnsafeRow."""
     words = [_word(one.dataType) for one in kind.fields]
-    return lambda values: _row(words, values)
+    return lambda values: _packed(words, values)
 
 
 _Word = Callable[[Any, int], tuple[bytes, bytes]]
 """A value, and where what does not fit begins -> its word, and what does not fit."""
 
 
-def _row(words: Sequence[_Word], values: Sequence[Any]) -> bytes:
-    bitmap = bytearray((len(words) + 63) // 64 * _WORD)
+def _packed(words: Sequence[_Word], values: Sequence[Any], head: bytes = b"", width: int = _WORD) -> bytes:
+    """Values behind a head: a bitmap of nulls, `width` bytes for each, and what does not fit there."""
+    bitmap = bytearray((len(values) + 63) // 64 * _WORD)
     fixed: list[bytes] = []
     rest: list[bytes] = []
-    end = len(bitmap) + len(words) * _WORD
+    padding = bytes(-len(values) * width % _WORD)
+    end = len(head) + len(bitmap) + len(values) * width + len(padding)
     for place, (word, value) in enumerate(zip(words, values, strict=True)):
         if value is None:
             bitmap[place >> 3] |= 1 << (place & 7)
-        head, tail = word(value, end)
-        fixed.append(head)
+        first, tail = word(value, end)
+        fixed.append(first[:width])
         rest.append(tail)
         end += len(tail)
-    return b"".join((bytes(bitmap), *fixed, *rest))
+    return b"".join((head, bytes(bitmap), *fixed, padding, *rest))
 
 
 def _word(kind: DataType) -> _Word:
@@ -204,21 +206,4 @@ def _array(kind: DataType) -> Encode:
     width = next(
         (struct.calcsize(code) for known, code in _NUMBERS.items() if isinstance(kind, known)), _WORD
     )
-
-    def array(values: Sequence[Any]) -> bytes:
-        head = struct.pack("<q", len(values))
-        bitmap = bytearray((len(values) + 63) // 64 * _WORD)
-        fixed: list[bytes] = []
-        rest: list[bytes] = []
-        size = len(values) * width
-        end = len(head) + len(bitmap) + size + -size % _WORD
-        for place, value in enumerate(values):
-            if value is None:
-                bitmap[place >> 3] |= 1 << (place & 7)
-            first, tail = word(value, end)
-            fixed.append(first[:width])
-            rest.append(tail)
-            end += len(tail)
-        return b"".join((head, bytes(bitmap), *fixed, bytes(-size % _WORD), *rest))
-
-    return array
+    return lambda values: _packed([word] * len(values), values, struct.pack("<q", len(values)), width)

@@ -82,7 +82,6 @@ class ValidateRequest:
         rules: Expressions that must be true of every row, as `Rule.parse` reads them.
         repairs: What broken rows are set to, as `Assignment.parse` reads it; none to judge alone.
         operator: Of which operator where a rule or a repair does not say.
-        part: Of which part where it does not say.
     """
 
     operation: str = VALIDATE

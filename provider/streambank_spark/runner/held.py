@@ -54,10 +54,7 @@ class NotNeededError(Exception):
 def until_released(
     spec: LaunchSpec, control: JobControl, why_not: Callable[[], str | None] = lambda: None
 ) -> LaunchSpec:
-    """Wait until a held launch is released.
-
-    Args:
-        why_not: What else ends the wait; None where nothing does.
+    """Wait until a held launch is released, or until `why_not` says what else ends the wait.
 
     Raises:
         NotNeededError: The upgrade has ended, the job was stopped, or its records cannot be read; or
@@ -133,11 +130,7 @@ class Held:
         self.driver.before_start()
 
     def end(self, why: str) -> NoReturn:
-        """End this driver, which has nothing to lose yet.
-
-        Args:
-            why: Why, as half a sentence.
-        """
+        """End this driver, which has nothing to lose yet; why is half a sentence."""
         _log.info("The driver that waits ends: %s.", why)
 
         def last_words() -> None:
@@ -153,7 +146,6 @@ class Held:
 
     @property
     def queries(self) -> Queries:
-        """Those of the driver."""
         return self._driver().queries
 
     def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:

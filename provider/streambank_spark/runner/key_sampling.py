@@ -31,11 +31,7 @@ SAMPLED = "hot-keys-sampled"
 
 @dataclass(slots=True)
 class KeySampling:
-    """The measurement of a query.
-
-    Attributes:
-        dataset: The JVM's Dataset with the metric; None where nothing is measured.
-    """
+    """The measurement of a query; `dataset` is the JVM's with the metric, or None: nothing is measured."""
 
     query: str
     points: list[SamplePoint]
@@ -44,11 +40,7 @@ class KeySampling:
     note: Callable[..., None]
 
     def start(self, writer: Any, start: Callable[[], Any]) -> Any:
-        """Start the query with the metric; without it where that fails.
-
-        Args:
-            writer: PySpark's writer, which is afterwards as it was.
-        """
+        """Start the query with the metric, and without it where that fails; the writer is left as it was."""
         if self.dataset is None:
             return start()
         plain = writer._jwrite
@@ -64,11 +56,7 @@ class KeySampling:
         return start()
 
     def take(self, progress: str) -> tuple[str | Mapping[str, Any], Mapping[str, Any] | None]:
-        """Take the metric out of a batch's progress.
-
-        Returns:
-            The progress without it, as the application alone would have it; and the measurement by now.
-        """
+        """A batch's progress as the application alone would have it, and the measurement by now."""
         try:
             data = loads(progress)
             metrics = data.get("observedMetrics") or {}

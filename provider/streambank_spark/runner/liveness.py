@@ -24,11 +24,7 @@ QUIET_S = 5.0
 
 
 class Signs:
-    """When each query last gave a sign of progress; safe to use from several threads.
-
-    Args:
-        clock: A clock that stands still while this process does.
-    """
+    """When each query last gave a sign of progress; safe to use from several threads."""
 
     def __init__(self, clock: AwakeClock | None = None) -> None:
         self._clock = clock or AwakeClock()

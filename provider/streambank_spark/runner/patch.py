@@ -173,11 +173,7 @@ class _Start:
         return _format(self.writer, self.call.arguments.get("format"))
 
     def begin(self, host: Host, name: str, spec: QuerySpec, to: Output, **trigger: Any) -> Managed:
-        """Start the query.
-
-        Args:
-            trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
-        """
+        """Start the query, by another `trigger` than the application's where one is given."""
         moved = to is not self.output
         kafka = dict(self.kafka)
         with _as_the_application_said(self.writer):
@@ -212,12 +208,7 @@ def _as_the_application_said(writer: Any) -> Iterator[None]:
 
 
 def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
-    """Where a query is to write, by what its application has said so far.
-
-    Args:
-        said: The format that the start itself names; None for none.
-        table: The table that it is to write; None for none.
-    """
+    """Where a query is to write, by what its application has said so far."""
     if table is not None:
         located = jvm.table_location(str(table), _FILE_FORMATS, writer._df)
         return Output(TABLE, name=str(table), located=located)

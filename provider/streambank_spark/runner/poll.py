@@ -41,7 +41,6 @@ class Poll:
     """The polling thread of a driver.
 
     Args:
-        on_stop: Called with each request to stop.
         signs: Where signs of progress go; nowhere when left out.
         settling: Where first triggers go; nowhere when left out.
     """

@@ -97,9 +97,6 @@ def place_of(
 ) -> Output:
     """Where a copy of a query writes.
 
-    Args:
-        output: Where it would write, as its application says.
-
     Raises:
         RefusedError: As `redirected`, or `check_sources`.
     """
@@ -113,10 +110,7 @@ def place_of(
 
 
 def check_sources(frame: Any, called: str, allowed: Sequence[str] = ()) -> None:
-    """Refuse a copy that would touch the sources of the live query all the same, as by a table's options.
-
-    Args:
-        allowed: Kinds of sources that the job declares as harmless, in Spark's words.
+    """Refuse a copy that would touch sources of the live query; `allowed` kinds are declared as harmless.
 
     Raises:
         RefusedError: One of its sources would (code `source-not-left-alone`).

@@ -101,9 +101,6 @@ def refuse_dstreams() -> None:
 def check_trigger(arguments: Mapping[str, Any]) -> None:
     """Refuse triggers without batches that could be committed one by one.
 
-    Args:
-        arguments: What `DataStreamWriter.trigger` was called with.
-
     Raises:
         RefusedError: Continuous processing (code `continuous-not-supported`) or real-time mode
             (`real-time-not-supported`).

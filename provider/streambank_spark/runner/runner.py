@@ -1,13 +1,6 @@
 """The runner: a PySpark streaming application, unchanged, under its job's lease.
 
-`run` is what the entry `run_query.py` calls under spark-submit. The rooms of the house:
-
-* `application.py` runs the program; `patch.py` stands between it and PySpark; `refusals.py` says what cannot
-  be run;
-* `queries.py` knows what is declared and what runs; `poll.py` writes progress down and looks for requests;
-* `key_sampling.py` counts the keys of its rows, where that is declared;
-* `signals.py` hears TERM, `stop.py` ends queries and application;
-* `boundary.py` is the one place that uses private parts of Spark, `jvm.py` asks the rest.
+`run` is what the entry `run_query.py` calls under spark-submit.
 
 The lease is taken before the application is read, and released when every query has ended. A driver that
 finds its lease lost kills its JVM and itself with SIGKILL at once: whoever holds the lease now may be running

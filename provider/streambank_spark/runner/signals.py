@@ -54,11 +54,7 @@ class _JavaHandler:
 
 
 def watch_jvm(on_term: OnTerm) -> object:
-    """Take over the JVM's TERM handler; needs a session.
-
-    Returns:
-        The handler: keep it, the JVM only holds a proxy of it.
-    """
+    """Take over the JVM's TERM handler; needs a session. Keep what it gives: the JVM has only a proxy."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     from streambank_spark.private import jvm

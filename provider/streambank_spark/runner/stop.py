@@ -65,11 +65,7 @@ class Journal(Protocol):
 
 
 class Stopping:
-    """All that has to do with the end of a driver.
-
-    Args:
-        jvm_process: The JVM, to be killed in the end.
-    """
+    """All that has to do with the end of a driver."""
 
     def __init__(self, queries: Queries, journal: Journal, jvm_process: ProcessId) -> None:
         self.queries = queries
@@ -88,12 +84,10 @@ class Stopping:
 
     @property
     def asked(self) -> bool:
-        """Whether anybody wants the driver to stop."""
         return bool(self._requests)
 
     @property
     def requests(self) -> list[StopRequest]:
-        """Every request so far, the first one first."""
         with self._changed:
             return list(self._requests)
 

@@ -38,7 +38,6 @@ class PartDiff(JsonObject):
         rows_before: Its rows in the first state; a list or a map is one.
         added: How many keys only the second has.
         removed: How many keys only the first has.
-        changed: How many keys have other values.
         samples: Some that are not: `key`, `change`, `before`, `after` (the rows, without the key).
     """
 

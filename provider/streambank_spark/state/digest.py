@@ -61,11 +61,7 @@ def _digest(state: QueryState, part: StatePart) -> StoreDigest:
 
 
 def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str]:
-    """How many rows a frame has, and the fingerprint of them; the column `partition_id` plays no part.
-
-    Args:
-        rows: How many rows a row counts for; one where nothing is said.
-    """
+    """How many rows a frame has, each for `rows` of them, and their fingerprint, without `partition_id`."""
     each = F.lit(1) if rows is None else rows
     found = frame.select(*hash_columns(frame), each.alias("rows")).agg(F.sum("rows"), *sums()).collect()[0]
     return int(found[0] or 0), digest_from(found[1:])
@@ -127,9 +123,6 @@ def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
     """What there is, and what of it has to stay when some units go, by one read.
 
     It is a separate read, and not what the writing reads: a row that was lost there would be missing here.
-
-    Args:
-        units: Those that go, each once.
     """
     stays = ~F.col(GONE)
     hashed = _hashed(store, store.marked(units), F.col(GONE))

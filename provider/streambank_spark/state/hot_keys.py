@@ -117,11 +117,7 @@ def _text(column: Column) -> Column:
 
 
 def sizes(grouped: DataFrame, top: int) -> KeySizes:
-    """The largest keys, and what each partition holds.
-
-    Args:
-        grouped: What `by_key` gives; it is read three times, so best kept by Spark (`persist`).
-    """
+    """The largest keys, and what partitions hold, of `by_key`: read three times, so best persisted."""
     parts = grouped.groupBy(PARTITION).agg(
         F.count("*").alias("keys"), F.sum("rows").alias("rows"), F.sum("bytes").alias("bytes")
     )

@@ -28,7 +28,6 @@ def unit_fields(operator: OperatorState, store: str, key: DataType) -> list[str]
 
     Args:
         store: The store that the key is of, or the part that the state reader calls so.
-        key: The key's type as the state reader gives it.
 
     Raises:
         FormatError: It is no struct (code `unknown-type`).
@@ -48,11 +47,7 @@ def unit_fields(operator: OperatorState, store: str, key: DataType) -> list[str]
 
 
 def unit_of(frame: DataFrame, operator: OperatorState, store: str, *, hashable: bool = True) -> Column | None:
-    """The unit of each row of a frame of state as a struct; None where all input is one group.
-
-    Args:
-        hashable: Whether the unit is compared or its partition computed, and not only read.
-    """
+    """Each row's unit as a struct, `hashable` if not only read; None where all input is one group."""
     kind = frame.schema["key"].dataType
     count = len(unit_fields(operator, store, kind))
     if not count:
@@ -85,18 +80,10 @@ def _has_map(kind: DataType) -> bool:
 
 
 def unit_from(key: Column, kind: StructType, count: int) -> Column:
-    """The first fields of a key as a struct with the fields `_0`, `_1` and so on.
-
-    Args:
-        kind: Its type; two fields may have the same name.
-    """
+    """The first fields of a key of this type as `_0`, `_1` and so on: two may have the same name."""
     return F.struct(*(field.alias(f"_{n}") for n, field in enumerate(fields_of(key, kind)[:count])))
 
 
 def partition_of(unit: DataFrame, partitions: int) -> Column:
-    """The partition that Spark looks for a unit in (HashPartitioning: Murmur3 with seed 42, then modulo).
-
-    Args:
-        unit: A frame with a column `UNIT`.
-    """
+    """The partition where Spark looks for `UNIT` (HashPartitioning: Murmur3 with seed 42, then modulo)."""
     return F.pmod(F.hash(f"{UNIT}.*"), F.lit(partitions))

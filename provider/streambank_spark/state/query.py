@@ -59,11 +59,7 @@ def run_query(state: QueryState, text: str) -> DataFrame:
 
 
 def read_query(state: QueryState, text: str, limit: int) -> tuple[list[str], list[dict[str, Any]], bool]:
-    """Columns and rows of an answer, and whether there are more of them.
-
-    Args:
-        limit: How many rows at most; 0 for all.
-    """
+    """Columns and rows of an answer, at most `limit` (0 for all), and whether there are more of them."""
     answer = storable(run_query(state, text))
     told = answer.select(as_json(answer, answer.columns).alias("row"))
     rows = (told.limit(limit + 1) if limit else told).collect()

@@ -126,11 +126,7 @@ def bad_expression(
 
 
 def read_rows(state: QueryState, choice: RowChoice, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """Rows as JSON, and whether there are more of them.
-
-    Args:
-        limit: How many at most; 0 for all.
-    """
+    """Rows as JSON, at most `limit` (0 for all), and whether there are more of them."""
     found: list[dict[str, Any]] = []
     for row in iterate_rows(state, choice, limit + 1 if limit else 0):
         if limit and len(found) == limit:
@@ -223,10 +219,7 @@ class Exported(JsonObject):
 
 
 def export_state(spark: SparkSession, state: QueryState, target: str, choice: RowChoice) -> list[Exported]:
-    """Write rows of state as Parquet, a folder for each part: `<operator>-<part>`.
-
-    Args:
-        target: An empty place, as Spark and the engine both read it.
+    """Write rows of state as Parquet into an empty place, a folder for each part: `<operator>-<part>`.
 
     Raises:
         RefusedError: There are files already (code `target-not-empty`).

@@ -28,9 +28,6 @@ class Rule:
     def parse(cls, text: str, operator: int | None = None, part: str | None = None) -> Rule:
         """A rule from `EXPRESSION`, `OPERATOR: EXPRESSION` or `OPERATOR/PART: EXPRESSION`.
 
-        Args:
-            operator: Of which operator where the text does not say.
-
         Raises:
             InputError: There is no expression in it (code `bad-expression`).
         """

@@ -107,9 +107,6 @@ def materialized_savepoint(
 def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging) -> Iterator[Materialized]:
     """A committed batch of a checkpoint, whose query may be running, as a checkpoint directory for a `with`.
 
-    Args:
-        batch: A committed batch that is retained; the newest one for None.
-
     Raises:
         InputError: As `materialized_savepoint`, or the work would lie in the checkpoint.
         StreambankError: As `take` and `materialize`.
@@ -253,13 +250,10 @@ _EACH = 2
 
 
 def require_shared(spark: SparkSession, location: str) -> None:
-    """Make sure that executors see a checkpoint that the driver has laid out.
+    """Make sure that executors see a checkpoint that the driver has laid out, by its `metadata`.
 
     Only of a folder on a disk there is doubt, and only on a cluster. Not every executor is bound to get a
     probe; one that got none fails later, when it opens state that is not there.
-
-    Args:
-        location: The checkpoint; its `metadata` is read.
 
     Raises:
         RefusedError: One does not (code `paths-not-shared`).

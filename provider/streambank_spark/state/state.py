@@ -77,7 +77,6 @@ class QueryState:
         batch: After which committed batch; the newest one for None.
 
     Attributes:
-        store: The same, as the engine reads it.
         session: Its own session, which reads it as it was written.
     """
 
@@ -102,11 +101,7 @@ class QueryState:
         return found
 
     def parts(self, operator: OperatorState, wanted: str | None = None) -> list[StatePart]:
-        """The parts of an operator, or the one of this name.
-
-        Args:
-            wanted: A part's name, or that of one of several stores, such as `left-keyWithIndexToValue`.
-        """
+        """The parts of an operator, or the one of a name or store, such as `left-keyWithIndexToValue`."""
         every = parts_of(operator)
         found = [part for part in every if wanted in (None, part.name)]
         if not found and len(operator.stores) > 1:

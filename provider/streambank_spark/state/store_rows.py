@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NullType, StructType
+from pyspark.sql.types import NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank_spark.private.state_rewriter import raw_rows
@@ -25,11 +25,7 @@ _PARTITION_KEY = "partition_key"
 
 @dataclass(frozen=True, slots=True)
 class StoreRows:
-    """One store.
-
-    Attributes:
-        raw: They are raw: partition_key, key_bytes, value_bytes, column_family_name.
-    """
+    """One store; raw rows are partition_key, key_bytes, value_bytes, column_family_name."""
 
     of_operator: OperatorState
     name: str
@@ -44,7 +40,6 @@ class StoreRows:
 
     @property
     def named(self) -> tuple[int, str]:
-        """Operator and name, by which a store is told from others."""
         return self.operator, self.name
 
     @property
@@ -82,13 +77,10 @@ class StoreRows:
     def _joined(self, units: DataFrame, how: str) -> DataFrame:
         unit = self.unit()
         assert unit is not None
-        named = F.broadcast(units.select(F.col(UNIT).cast(_kind(self.frame, unit)).alias(_UNIT)))
+        kind = self.frame.select(unit.alias(UNIT)).schema[UNIT].dataType
+        named = F.broadcast(units.select(F.col(UNIT).cast(kind).alias(_UNIT)))
         # Broadcast: rows stay in their partition, and elements of a list in their order.
         return self.frame.join(named, unit == F.col(_UNIT), how)
-
-
-def _kind(frame: DataFrame, unit: Column) -> DataType:
-    return frame.select(unit.alias(UNIT)).schema[UNIT].dataType
 
 
 def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = None) -> Iterator[StoreRows]:

@@ -23,11 +23,7 @@ from streambank_spark.state.state import PARTITION, QueryState, StatePart
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict(JsonObject):
-    """How a part keeps a rule.
-
-    Attributes:
-        broken: How many of them break the rule.
-    """
+    """How a part keeps a rule, which `broken` of its rows break."""
 
     rule: str
     operator: int
@@ -38,10 +34,7 @@ class RuleVerdict(JsonObject):
 
 
 def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[RuleVerdict]:
-    """Judge every row of state by the rules.
-
-    Args:
-        limit: How many broken rows to list for each rule and part.
+    """Judge every row of state by the rules, and list so many broken rows for each rule and part.
 
     Raises:
         InputError: There is no such operator or part, or a rule does not fit the columns of a part that it

@@ -63,11 +63,7 @@ _HINT = "Restore another savepoint, and check which Spark version wrote this one
 def look_deep(
     spark: SparkSession, repository: Repository, job: str, savepoint: str, staging: Staging
 ) -> list[Finding]:
-    """Open all state of a savepoint, and compare how many rows there are.
-
-    Returns:
-        What is wrong, and of which stores nobody had counted the rows.
-    """
+    """What is wrong with a savepoint's state, all of it opened, and which stores' rows nobody had counted."""
     with materialized_savepoint(repository, job, savepoint, staging) as found:
         require_shared(spark, found.location)
         try:

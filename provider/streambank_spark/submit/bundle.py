@@ -27,11 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def write_bundle(target: Path) -> Path:
-    """Write the zip.
-
-    Args:
-        target: Where; must end in `.zip`, or Spark does not put it on the path.
-    """
+    """Write the zip; its name must end in `.zip`, or Spark does not put it on the path."""
     return _write_zip(target, package_files())
 
 

@@ -22,12 +22,13 @@ from streambank.core.errors import ConflictError, InputError, StorageError, Stre
 from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, entry_path, find_installation
+from streambank.driver.spark_properties import property_lines
 from streambank.storage import scheme_of
 from streambank.storage.local.trees import judge, remove_directory
 from streambank.work.executor import O, T, Threads, Work
 from streambank.work.plan_lines import read_error, write_plan
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
-from streambank_spark.submit.submission import Running, Submission, Submit, property_lines, spark_submit
+from streambank_spark.submit.submission import Running, Submission, Submit, spark_submit
 
 ENTRY = "execute_plan.py"
 POLL_S = 0.2
@@ -202,10 +203,7 @@ class _Run:
             self.ended = True
 
     def _rescue(self, kept: int, here: Callable[[Any], Any]) -> None:
-        """Copy here what executors found gone, where this process has held it all the while.
-
-        Args:
-            kept: So many tasks, from the first one on, are held here.
+        """Copy here what executors found gone and this process has held: `kept` tasks, from the first one on.
 
         Raises:
             ConflictError: One was not held, and is gone.

@@ -15,12 +15,12 @@ from typing import Protocol
 
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.driver.installed import Installation
-from streambank.driver.spark_properties import property_lines
 from streambank_spark.submit.executor_packages import VARIABLE, python_of_workers
 
 STOP_S = 20.0
-_LOOK_S = 0.05
 """How long an application may take to end when it is asked to."""
+_LOOK_S = 0.05
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,6 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
             return None
         time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
     return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-
-
-__all__ = ["JAVA_OPTIONS", "property_lines", "with_deep_stack"]
-
-
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def with_deep_stack(conf: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from streambank.core.errors import StreambankError
 from streambank_spark.change.request import BootstrapRequest, TransformRequest, mapped, request_of
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.validate_request import Assignment, ValidateRequest
+from tests.support.refuses import refuses
 
 
 @pytest.mark.parametrize(
@@ -29,9 +30,9 @@ from streambank_spark.rewrite.validate_request import Assignment, ValidateReques
     ],
 )
 def test_what_cannot_be_meant_is_refused(asked: dict[str, Any], code: str) -> None:
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, code) as caught:
         request_of(asked)
-    assert caught.value.code == code and caught.value.hint
+    assert caught.value.hint
 
 
 def test_each_operation_has_its_request() -> None:

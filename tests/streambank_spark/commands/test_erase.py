@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.recovery.request import RestoreRequest
@@ -30,13 +30,14 @@ from streambank_spark.state.state import QueryState
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.declared_commands import install_commands
+from tests.support.refuses import refuses
+from tests.support.spark.saved_state import JOB, SavedState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
-JOB = "job"
 JOBS = """
 repository = "{folder}/repository"
 
@@ -217,14 +218,10 @@ def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession
     ],
 )
 def test_a_key_that_no_operator_has_is_an_error_that_names_them_all(
-    spark: SparkSession, name: str, key: str, kind: type[Exception], code: str, tmp_path: Path
+    spark: SparkSession, name: str, key: str, kind: type[StreambankError], code: str, tmp_path: Path
 ) -> None:
-    source = open_store(unpack(f"4.3.0/{name}", tmp_path) / "checkpoint")
-    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(TakeRequest(source, repository, JOB)).savepoint
-    staging = Staging("local[2]", str(tmp_path / "work"), print)
-    with pytest.raises(kind) as caught:
-        carry_out(spark, repository, JOB, savepoint, RewriteRequest(operation="erase", key=key), staging)
-    assert getattr(caught.value, "code", None) == code
-    operators = repository.load(JOB, savepoint).operators
+    saved = SavedState(spark, name, tmp_path)
+    with refuses(kind, code) as caught:
+        carry_out(saved.source(), RewriteRequest(operation="erase", key=key))
+    operators = saved.manifest(saved.savepoint).operators
     assert all(f"operator {one['operator']} (" in str(caught.value) for one in operators)

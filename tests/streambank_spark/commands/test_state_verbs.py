@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
-from streambank.storage import open_store
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.declared_commands import declared_commands, install_commands
+from tests.support.spark.saved_state import name_of, save_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +26,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with savepoints of several recorded checkpoints, each its own job."""
-    folder = tmp_path_factory.mktemp("saved")
-    repository = Repository.open(open_store(folder / "savepoints"), create=True)
-    for name in ("hdfs-join", "ids-changelog-transform", "hdfs-dedup", "rocksdb-window"):
-        source = open_store(unpack(f"4.3.0/{name}", folder / name) / "checkpoint")
-        take(TakeRequest(source, repository, name))
-    take(
-        TakeRequest(
-            open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3
-        )
+    return save_jobs(
+        tmp_path_factory.mktemp("saved"),
+        "hdfs-join",
+        "ids-changelog-transform",
+        "hdfs-dedup",
+        "rocksdb-window",
     )
-    return folder / "savepoints"
 
 
 @pytest.fixture
@@ -50,9 +44,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
 
 def of(saved: Path, job: str, batch: int | None = None) -> list[str | Path]:
     """Arguments that name a savepoint."""
-    found = Repository.open(open_store(saved)).manifests(job)
-    (savepoint,) = [each.savepoint for each in found if batch in (None, each.batch)][-1:]
-    return [savepoint, "-r", saved, "--job", job]
+    return [name_of(saved, job, batch), "-r", saved, "--job", job]
 
 
 def test_the_entry_points_are_the_verbs() -> None:

@@ -7,24 +7,16 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint import rewritable
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
-from streambank.storage import open_store
-from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.declared_commands import install_commands
-
-NAMES = ("hdfs-window", "rocksdb-window", "hdfs-global", "stateless")
+from tests.support.spark.saved_state import save_jobs
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some recorded checkpoints, a repository with a savepoint of each, and a jobs file that declares it."""
     folder = tmp_path_factory.mktemp("saved")
-    repository = Repository.open(open_store(folder / "savepoints"), create=True)
-    for name in NAMES:
-        source = open_store(unpack(f"4.3.0/{name}", folder / name) / "checkpoint")
-        take(TakeRequest(source, repository, name))
+    save_jobs(folder, "hdfs-window", "rocksdb-window", "hdfs-global", "stateless")
     (folder / "jobs.toml").write_text(f'repository = "{folder}/savepoints"\n[jobs]\n')
     return folder
 

@@ -15,8 +15,6 @@ from streambank.checkpoint.closure import OperatorState, StoreState
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.load import load_jobs
 from streambank.declaration.sla import Declared, SlaPolicy
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import open_store
@@ -26,6 +24,7 @@ from streambank_spark.state.state import StatePart, parts_of
 from tests.support.checkpoint.recorded import checkpoint, unpack
 from tests.support.jobs.declared import declare
 from tests.support.refuses import refuses
+from tests.support.spark.saved_state import name_of, save_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,17 +95,13 @@ def options(*arguments: str | Path) -> Namespace:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with savepoints of several recorded checkpoints, each its own job."""
-    folder = tmp_path_factory.mktemp("saved")
-    repository = Repository.open(open_store(folder / "savepoints"), create=True)
-    for name in ("hdfs-join", "ids-changelog-transform", "ids-changelog-join3", "rocksdb-window"):
-        source = open_store(unpack(f"4.3.0/{name}", folder / name) / "checkpoint")
-        take(TakeRequest(source, repository, name))
-    take(
-        TakeRequest(
-            open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3
-        )
+    return save_jobs(
+        tmp_path_factory.mktemp("saved"),
+        "hdfs-join",
+        "ids-changelog-transform",
+        "ids-changelog-join3",
+        "rocksdb-window",
     )
-    return folder / "savepoints"
 
 
 def held(saved: Path) -> list[str]:
@@ -201,10 +196,8 @@ def test_both_sides_of_a_join_come_together(spark: SparkSession, saved: Path, jo
 
 
 def _ref(saved: Path, job: str, batch: int | None = None) -> tuple[str | Path, ...]:
-    """Arguments that name the only savepoint of a job, or the one of a batch."""
-    repository = Repository.open(open_store(saved))
-    found = [each for each in repository.manifests(job) if batch in (None, each.batch)]
-    return ("--savepoint", found[-1].savepoint, "--job", job, "-r", saved)
+    """Arguments that name a savepoint."""
+    return ("--savepoint", name_of(saved, job, batch), "--job", job, "-r", saved)
 
 
 @pytest.mark.storm

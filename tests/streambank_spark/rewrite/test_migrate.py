@@ -11,18 +11,16 @@ import pytest
 from streambank.checkpoint.closure import PROVIDER
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import IntegrityError, StreambankError
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from streambank.storage import open_store
 from streambank_spark.rewrite import migrate as migrating
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.digest import digest_of
-from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoint.recorded import unpack
+from tests.support.refuses import refuses
+from tests.support.spark.saved_state import SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,24 +30,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class Bench:
-    """A savepoint of a recorded checkpoint."""
-
-    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
-        self.spark = spark
-        self.staging = Staging("local[2]", str(folder / "work"), print)
-        self.checkpoint = unpack(name, folder) / "checkpoint"
-        self.repository = Repository.open(open_store(folder / "repository"), create=True)
-        self.savepoint = take(TakeRequest(open_store(self.checkpoint), self.repository, "job")).savepoint
+class Bench(SavedState):
+    """What is asked of a savepoint's state."""
 
     def migrate(self, partitions: int | None = None) -> Derived:
         order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
-        return carry_out(self.spark, self.repository, "job", self.savepoint, order, self.staging)
+        return carry_out(self.source(), order)
 
     def digests(self, savepoint: str | None) -> list[Mapping[str, Any]]:
-        assert savepoint is not None
-        with materialized_savepoint(self.repository, "job", savepoint, self.staging) as laid:
-            return [each.to_dict() for each in digest_of(QueryState(self.spark, laid.location))]
+        with self.state(savepoint) as state:
+            return [each.to_dict() for each in digest_of(state)]
 
 
 def test_the_same_rows_are_in_rocksdb(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,18 +86,17 @@ def test_what_cannot_be_migrated_is_refused_by_name(
     spark: SparkSession, name: str, code: str, tmp_path: Path
 ) -> None:
     bench = Bench(spark, name, tmp_path)
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, code) as caught:
         bench.migrate()
-    assert caught.value.code == code and caught.value.hint
+    assert caught.value.hint
     assert len(list(bench.repository.manifests("job"))) == 1
 
 
 def test_without_a_schema_nothing_is_tried(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = unpack("4.3.0/hdfs-dedup", tmp_path) / "checkpoint"
     (checkpoint / "state/0/0/_metadata/schema").unlink()
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, "no-state-schema"):
         migrating.check_migratable(QueryState(spark, str(checkpoint)))
-    assert caught.value.code == "no-state-schema"
 
 
 @pytest.mark.storm
@@ -126,9 +115,8 @@ def test_a_migration_that_loses_or_misplaces_a_row_saves_nothing(
 
     for fault in (losing, misplacing):
         monkeypatch.setattr(migrating._Rows, "of", fault)
-        with pytest.raises(IntegrityError) as caught:
+        with refuses(IntegrityError, "rewrite-differs"):
             bench.migrate()
-        assert caught.value.code == "rewrite-differs"
     assert len(list(bench.repository.manifests("job"))) == 1
     monkeypatch.undo()
     assert bench.migrate().savepoint, "control"
@@ -139,8 +127,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(
 ) -> None:
     bench = Bench(spark, "4.3.0/hdfs-dedup", tmp_path)
     monkeypatch.setattr("streambank.checkpoint.rewritable.find_spec", lambda name: None)
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, "missing-package") as caught:
         bench.migrate()
-    assert caught.value.code == "missing-package"
     assert caught.value.message == "Rewriting HDFS-backed state takes lz4 and xxhash; not installed here."
     assert "Install lz4 and xxhash" in caught.value.hint and "memory" not in caught.value.hint

@@ -10,42 +10,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
-from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
-from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.repair import StateRepair, repair_savepoint, repair_state
 from streambank_spark.rewrite.validate_request import Assignment
 from streambank_spark.state.rule import Rule
-from streambank_spark.state.staging import Staging, materialized_savepoint
-from streambank_spark.state.state import QueryState
-from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
 from tests.support.declared_commands import install_commands
+from tests.support.refuses import refuses
+from tests.support.spark.saved_state import JOB, SavedState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-JOB = "job"
 
 
-class Bench:
-    """A savepoint of a recorded checkpoint, and its state."""
-
-    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        checkpoint = open_store(unpack(f"4.3.0/{name}", folder) / "checkpoint")
-        self.repository = Repository.open(open_store(folder / "repository"), create=True)
-        self.savepoint = take(TakeRequest(checkpoint, self.repository, JOB)).savepoint
-        self.staging = Staging("local[2]", str(folder / "work"), print)
+class Bench(SavedState):
+    """What is asked of a savepoint's state."""
 
     def rows(self, savepoint: str | None) -> dict[str, list[tuple[str, Any]]]:
         """Of each part the rows: partition and key as text, and the value."""
-        assert savepoint is not None
-        with materialized_savepoint(self.repository, JOB, savepoint, self.staging) as laid:
-            state = QueryState(self.spark, laid.location)
+        with self.state(savepoint) as state:
             return {
                 part.name: sorted(
                     (str({name: value for name, value in row.items() if name != "value"}), row.get("value"))
@@ -58,8 +43,7 @@ class Bench:
     def repair(self, rule: str, *repairs: str, **more: Any) -> StateRepair:
         rules, assignments = [Rule.parse(rule)], [Assignment.parse(one) for one in repairs]
         given = {"limit": 2, **more}
-        source = SourceSavepoint(self.spark, self.repository, JOB, self.savepoint, self.staging)
-        return repair_savepoint(source, rules, assignments, **given)
+        return repair_savepoint(self.source(), rules, assignments, **given)
 
 
 @pytest.fixture
@@ -208,9 +192,9 @@ def test_what_cannot_be_repaired_is_refused_by_name(
     folder: Path,
 ) -> None:
     bench = Bench(spark, name, folder)
-    with pytest.raises(kind) as caught:
+    with refuses(kind, code) as caught:
         bench.repair(rule, assigned)
-    assert caught.value.code == code and caught.value.hint
+    assert caught.value.hint
     assert len(list(bench.repository.manifests(JOB))) == 1
 
 
@@ -224,9 +208,8 @@ def test_what_cannot_be_repaired_is_refused_by_name(
     ],
 )
 def test_what_is_no_assignment(text: str, kind: type[StreambankError], code: str) -> None:
-    with pytest.raises(kind) as caught:
+    with refuses(kind, code):
         Assignment.parse(text)
-    assert caught.value.code == code
 
 
 def test_an_assignment_says_of_what_it_is() -> None:
@@ -245,19 +228,17 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
     """By its settings, and where these say nothing, by its bytes: RocksDB and HDFS-backed."""
     for name in ("rocksdb-window", "hdfs-window"):
         bench = Bench(spark, name, folder / name)
-        with materialized_savepoint(bench.repository, JOB, bench.savepoint, bench.staging) as laid:
-            state = QueryState(spark, laid.location)
+        with bench.state(bench.savepoint) as state:
+            whole = state.closure
             for conf, code in (({repair._ENCODING: "avro"}, "repair-encoding"),
                                ({repair._ROW_CHECKSUM: "true"}, "row-checksum")):  # fmt: skip
-                state.closure = replace(state.closure, offset_conf={**state.closure.offset_conf, **conf})
-                with pytest.raises(RefusedError) as refused:
+                state.closure = replace(whole, offset_conf={**whole.offset_conf, **conf})
+                with refuses(RefusedError, code):
                     repair_state(state, [Rule("false")], [Assignment("sum", "1")])
-                assert refused.value.code == code
-                state = QueryState(spark, laid.location)
         monkeypatch.setattr(repair, "changes", _otherwise)
-        with pytest.raises(RefusedError) as caught:
+        with refuses(RefusedError, "repair-encoding") as caught:
             bench.repair("value.sum < 0", "value.sum = -1")
-        assert caught.value.code == "repair-encoding" and "stored in another format" in str(caught.value)
+        assert "stored in another format" in str(caught.value)
         assert len(list(bench.repository.manifests(JOB))) == 1
         monkeypatch.undo()
 
@@ -268,12 +249,8 @@ def _otherwise(*given: Any, honest: Callable[..., DataFrame] = repair.changes) -
     return changes.selectExpr("partition", "key_was", "value_was || X'00' AS value_was", "value_new")
 
 
-@pytest.mark.storm
-def test_a_repair_that_touches_another_row_makes_no_savepoint(
-    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bytes are compared with the very function that made them, so the second proof has to find it."""
-    bench = Bench(spark, "rocksdb-window", folder)
+def patch_another_row(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """Give every row the largest value that a patch has; the frames where that was done."""
     honest = row_patch.ChangedRows.in_raw
     fired = []
 
@@ -285,8 +262,18 @@ def test_a_repair_that_touches_another_row_makes_no_savepoint(
         return changed.selectExpr(*(other if name == "value_bytes" else name for name in frame.columns))
 
     monkeypatch.setattr(row_patch.ChangedRows, "in_raw", careless)
-    with pytest.raises(IntegrityError) as caught:
+    return fired
+
+
+@pytest.mark.storm
+def test_a_repair_that_touches_another_row_makes_no_savepoint(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are compared with the very function that made them, so the second proof has to find it."""
+    bench = Bench(spark, "rocksdb-window", folder)
+    fired = patch_another_row(monkeypatch)
+    with refuses(IntegrityError, "rewrite-differs") as caught:
         bench.repair("value.sum < 90", "value.sum = 1")
-    assert caught.value.code == "rewrite-differs" and fired
+    assert fired
     assert "changed state" in str(caught.value)
     assert len(list(bench.repository.manifests(JOB))) == 1

@@ -15,8 +15,6 @@ from streambank.checkpoint.rewritable import STRICT
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import InputError, IntegrityError, RefusedError
 from streambank.recovery.choosing.resolve import choose
-from streambank.repository.manifest import Manifest
-from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
@@ -26,9 +24,10 @@ from streambank_spark.rewrite.expiry import Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
-from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoint.recorded import unpack
+from tests.support.refuses import refuses
+from tests.support.spark.saved_state import SavedState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,31 +47,14 @@ def fewer(frame: DataFrame) -> DataFrame:
     return frame.where("hash(key_bytes) % 3 <> 0")
 
 
-class Bench:
-    """A savepoint of a recorded checkpoint, and what is asked of it."""
-
-    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        unpack(name if "/" in name else f"4.3.0/{name}", folder)
-        self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
-        self.checkpoint = open_store(str(folder / "checkpoint"))
-        self.savepoint = take(TakeRequest(self.checkpoint, self.repository, "job")).savepoint
+class Bench(SavedState):
+    """What is asked of a savepoint's state."""
 
     def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
-        staging = Staging("local[2]", str(self.folder / "work"), print)
-        request = RewriteRequest(**{"operation": "compact", **order})
-        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, request, staging)
-
-    def manifest(self, savepoint: str | None) -> Manifest:
-        assert savepoint is not None
-        return self.repository.load("job", savepoint)
+        return carry_out(self.source(savepoint), RewriteRequest(**{"operation": "compact", **order}))
 
     def rows(self, savepoint: str | None, part: str | None = None) -> list[Any]:
-        assert savepoint is not None
-        with materialized_savepoint(
-            self.repository, "job", savepoint, Staging("local[2]", str(self.folder / "work"), print)
-        ) as laid:
-            state = QueryState(self.spark, laid.location)
+        with self.state(savepoint) as state:
             (operator,) = state.operators()
             return [
                 row.asDict(recursive=True)
@@ -113,9 +95,9 @@ def test_expired_keys_are_gone_and_all_others_as_they_were(
 
 def test_state_of_a_limit_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(spark, "3.5.9/rocksdb-limit", tmp_path)
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "limit-state") as refused:
         bench.ask(operation="rescale", partitions=3)
-    assert refused.value.code == "limit-state" and "operator 0" in refused.value.message
+    assert "operator 0" in refused.value.message
 
 
 def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
@@ -129,13 +111,12 @@ def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
             entry.write_text(entry.read_text().replace(f'"{STRICT}":"true"', f'"{STRICT}":"false"'))
         loose = QueryState(spark, str(checkpoint))
         target = open_store(str(tmp_path / name / "target"))
-        with pytest.raises(RefusedError) as refused:
+        with refuses(RefusedError, "loose-distribution"):
             if name == "hdfs-dedup":
                 migrate(spark, loose, target, derived_from="a test", partitions=5)
             else:
                 rewrite.check_rewritable(state, 5)
                 rewrite.rewrite(spark, loose, target, derived_from="a test", partitions=5)
-        assert refused.value.code == "loose-distribution"
         assert not (tmp_path / name / "target").exists()
 
 
@@ -212,9 +193,8 @@ def test_a_pass_takes_so_many_rows_at_most(spark: SparkSession, tmp_path: Path) 
         assert bench.ask(where=where, dry_run=True, planned=old).going[0].keys == 0, "as in the plan"
     keys = bench.ask(where="true", dry_run=True).going[0].keys
     shown = {"keys": {"0": keys - 1}}
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "approval-outdated"):
         bench.ask(where="true", planned=shown)
-    assert refused.value.code == "approval-outdated"
     assert bench.ask(where="true", dry_run=True, planned={"keys": {"0": keys}}).going[0].keys == keys
 
 
@@ -280,9 +260,9 @@ def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
 
         monkeypatch.setattr(rewrite, "_change", faulty)
         target = open_store(str(tmp_path / f"target{number}"))
-        with pytest.raises(IntegrityError) as caught:
+        with refuses(IntegrityError, "rewrite-differs"):
             rewrite.rewrite(spark, state, target, derived_from="x", gone=gone)
-        assert caught.value.code == "rewrite-differs" and fired
+        assert fired
         assert not target.exists("metadata"), "no query starts from it"
     monkeypatch.undo()
     target = open_store(str(tmp_path / "control"))
@@ -312,7 +292,7 @@ def test_hdfs_backed_state_that_loses_more_than_it_should_makes_no_checkpoint(
 
     monkeypatch.setattr(rewrite, "_going", faulty)
     target = open_store(str(tmp_path / "target"))
-    with pytest.raises(IntegrityError) as caught:
+    with refuses(IntegrityError, "rewrite-differs"):
         rewrite.rewrite(spark, state, target, derived_from="x", gone=gone)
-    assert caught.value.code == "rewrite-differs" and fired
+    assert fired
     assert not target.exists("metadata"), "no query starts from it"

@@ -11,17 +11,15 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.state.rocksdb import ZipMetadata, read_zip_metadata
-from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session
 from streambank_spark.rewrite.rewrite import rewrite
 from streambank_spark.rewrite.row_counts import count_once
-from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import store_rows
-from tests.support.checkpoint.recorded import maker, unpack
+from tests.support.checkpoint.recorded import maker
+from tests.support.spark.saved_state import SavedState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,12 +88,8 @@ def test_a_query_goes_on_from_a_rewritten_join_with_the_counts_of_one_never_rewr
 @pytest.mark.storm
 @pytest.mark.parametrize("name", ["rocksdb-changelog-join3", "ids-changelog-join3"])
 def test_recorded_joins_of_format_3(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    repository = Repository.open(open_store(str(tmp_path / "savepoints")), create=True)
-    checkpoint = open_store(str(unpack(f"4.3.0/{name}", tmp_path) / "checkpoint"))
-    savepoint = take(TakeRequest(checkpoint, repository, "job")).savepoint
-    staging = Staging("local[2]", str(tmp_path / "work"), print)
-    with materialized_savepoint(repository, "job", savepoint, staging) as laid:
-        state = QueryState(spark, laid.location)
+    saved = SavedState(spark, name, tmp_path)
+    with saved.state(saved.savepoint) as state:
         session = quiet_session(spark, state.closure.spark.checkpoint_format)
         (store,) = store_rows(session, state)
         primary = store.frame.where("column_family_name NOT LIKE '%-keyToNumValues'")

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError, StorageError
+from streambank.driver.spark_properties import property_lines
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -25,7 +26,6 @@ from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
-from streambank_spark.submit.submission import property_lines
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.paths import ROOT
 from tests.support.refuses import refuses

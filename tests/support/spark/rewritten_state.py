@@ -21,6 +21,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
+from streambank_spark.rewrite.derive import SourceSavepoint
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging
@@ -197,7 +198,8 @@ class RewrittenQuery:
 
     def made(self, savepoint: str, order: RewriteRequest) -> str:
         """A savepoint that is made of another one by an order."""
-        found = carry_out(self.spark, self.repository, self.job, savepoint, order, self.staging)
+        source = SourceSavepoint(self.spark, self.repository, self.job, savepoint, self.staging)
+        found = carry_out(source, order)
         assert found.savepoint is not None
         assert self.repository.load(self.job, found.savepoint).derived_from == savepoint
         assert not list((self.folder / "work").glob("*")), "what was laid out is gone"
