@@ -247,11 +247,12 @@ class _Driver:
             return self.trial.launcher().status(self.handle).state == "ended"
 
         _until("its launcher calls it ended", ended, self.trial.patience_s)
-        _until("its launcher finds it no more", self._is_not_found, self.trial.patience_s)
+        _until(
+            "its launcher finds it no more",
+            lambda: not self.trial.launcher().find(self.control),
+            self.trial.patience_s,
+        )
         self._require_no_other()
-
-    def _is_not_found(self) -> bool:
-        return not self.trial.launcher().find(self.control)
 
     def _is_dead(self) -> bool:
         return _is_free(self.control)

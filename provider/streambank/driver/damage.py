@@ -58,12 +58,7 @@ _DAMAGED_BYTES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DamagedQuery:
-    """A query whose checkpoint is damaged.
-
-    Attributes:
-        checkpoint: URI of its checkpoint.
-        savepoint: The newest good savepoint, without its files; None where there is none.
-    """
+    """A query whose checkpoint is damaged, and its newest good savepoint, without files, if it has one."""
 
     job: str
     query: str
@@ -77,11 +72,7 @@ class DamagedQuery:
         return any(damage.fatal for damage in self.damages)
 
     def error(self, ended: str = "") -> RefusedError:
-        """The refusal of a start.
-
-        Args:
-            ended: How a driver ended that tried, as a sentence.
-        """
+        """The refusal of a start; `ended` says as a sentence how a driver ended that tried."""
         fatal = [damage for damage in self.damages if damage.fatal]
         more = f" {len(fatal) - _SHOWN} more files are damaged, too." if len(fatal) > _SHOWN else ""
         which = "" if self.query == MAIN else f" of its query {self.query}"
@@ -94,11 +85,7 @@ class DamagedQuery:
 
 
 def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
-    """Which savepoint to restore, how old it is, and how that is done.
-
-    Args:
-        savepoint: The newest good one; None where there is none.
-    """
+    """Which savepoint to restore, how old it is, and how that is done."""
     if savepoint is None:
         return "It has no good savepoint: repair the files from a backup, if there is one."
     age = say_duration(max(0, round((utc_now() - savepoint.taken_at).total_seconds())))
@@ -167,7 +154,6 @@ def unloadable(
 
     Args:
         checkpoints: Query -> the checkpoint that it worked in.
-        lines: The end of the driver's log.
 
     Returns:
         `checkpoint-damaged` where the damage was found; `state-not-loadable` where Spark's words are such

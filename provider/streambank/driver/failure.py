@@ -436,20 +436,12 @@ def _apart(text: str) -> tuple[str, str]:
 
 
 def redacted(text: str, variables: Mapping[str, str] | None = None) -> str:
-    """A text without what looks like a secret.
-
-    Args:
-        variables: The environment whose secrets are left out; this process's by default.
-    """
+    """A text without what looks like a secret, nor the secrets of these variables (of this process's)."""
     return without(text, secret_values((os.environ if variables is None else variables).items()))
 
 
 def without(text: str, values: Iterable[str]) -> str:
-    """A text without some values, and without what looks like a secret.
-
-    Args:
-        values: Secrets, as `secret_values` orders them.
-    """
+    """A text without some values, ordered as by `secret_values`, and without what looks like a secret."""
     for value in values:
         text = text.replace(value, HIDDEN)
     text = _hidden(_ends(text))
@@ -499,11 +491,7 @@ def secret_values(named: Iterable[tuple[str, str]], more: Iterable[str] = ()) ->
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether the name of a variable, or setting, says that its value is a secret.
-
-    Args:
-        value: Its value; one of a few characters does not count.
-    """
+    """Whether a name says that the value is a secret; one of a few characters is none."""
     long = len(value) >= _SHORTEST_SECRET
     return long and _SECRET_VARIABLE.search(name) is not None and not _PLACE.fullmatch(name)
 

@@ -72,9 +72,6 @@ class Installation:
     def with_defaults(self, properties: str, environment: Mapping[str, str]) -> tuple[list[str], str]:
         """How spark-submit is to read a properties file without passing over `spark-defaults.conf`.
 
-        Args:
-            environment: What spark-submit is started with.
-
         Returns:
             The option that says so; and the content of the file: where spark-submit has no such option, the
             defaults come first in it.
@@ -124,7 +121,7 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
             hint="Look at the job's `python`.",
         )
     # A virtual environment's interpreter is a link to another: only the place tells them apart.
-    here = os.path.samestat(*_places(path))
+    here = Path(path).parent.samefile(Path(sys.executable).parent)
     if spark_home is not None:
         home, missing = Path(spark_home), f"{spark_home} is no distribution of Spark"
         origins = {} if not here else _origins_here()
@@ -259,10 +256,6 @@ def require_known_spark(found: Installation) -> str | None:
     return version
 
 
-def _places(python: str) -> tuple[os.stat_result, os.stat_result]:
-    return Path(python).parent.stat(), Path(sys.executable).parent.stat()
-
-
 def _origins_here() -> dict[str, str]:
     specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     # A process that works on state may have the zips of another Spark first on its path (own_pyspark.py).
@@ -326,9 +319,6 @@ def program_path(name: str) -> Path:
 
 def entry_path(name: str = ENTRY) -> Path:
     """An entry for spark-submit: in the installed package, or in the checkout's `spark_jobs`.
-
-    Args:
-        name: Its file; the runner's where none is named.
 
     Raises:
         InputError: It is at neither place (code `not-installed`).

@@ -37,11 +37,7 @@ class Handle:
 
 
 def not_its_driver(handle: Handle, why: str) -> StorageError:
-    """The error where what a record names is not seen to be the driver of its launch.
-
-    Args:
-        why: What its cluster says instead, as half a sentence.
-    """
+    """The error where a record's driver is not seen to be its launch's; why is half a sentence."""
     return StorageError(
         f"{handle.submission!r} is not seen to be the driver of {handle.launch_id!r}: {why}. It is not "
         "ended, and its log is not read.",

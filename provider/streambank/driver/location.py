@@ -235,11 +235,7 @@ LOCATED = "located"
 def launched_handle(
     control: JobControl, launch_id: str, processes: tuple[ProcessId, ...] = (), log: str | None = None
 ) -> Handle:
-    """A driver as the job's records know it, whoever launched it, and on whichever machine.
-
-    Args:
-        log: Its log, as its launch spec names it.
-    """
+    """A driver as the job's records know it, whoever launched it, and on whichever machine."""
     try:
         found = decode_json(read_record(control.store, _located_key(launch_id)), "a driver's location")
     except NotFoundError:
@@ -261,11 +257,7 @@ def _page(found: object) -> str | None:
 
 
 def is_driver_of(control: JobControl, launch_id: str, process: ProcessId) -> bool:
-    """Whether a process of this host was started as a driver of the job, by its own arguments.
-
-    Args:
-        process: One that a record names.
-    """
+    """Whether a process of this host was started as a driver of the job, by its own arguments."""
     said = command_line(process.pid) if process.is_living() else []
     by_launch = any(one.endswith(f"/{control.name}/launches/{launch_id}.json") for one in said)
     return by_launch or ("--job", control.name) in pairwise(said) or f"--job={control.name}" in said

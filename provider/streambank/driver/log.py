@@ -1,19 +1,15 @@
 """A driver's log, kept within bounds while two processes write to it.
 
 Java and Python write to the same inherited descriptor, opened for appending, so the file cannot be replaced
-under them. Its beginning is copied aside and then cut off in place: what is written meanwhile stays behind
-it, and not a byte is lost. Only whole blocks can be cut off, so a part may end in the middle of a line, whose
-rest begins the next one. A crash between the two leaves the copied lines in both files.
+under them. Its beginning is copied aside and then cut off in place by Linux's FALLOC_FL_COLLAPSE_RANGE
+(fallocate(2)): the kernel takes whole blocks out of the file under the same lock that writes take, so an
+append comes before or after it and not a byte is lost. A part may end in the middle of a line, whose rest
+begins the next one. A crash between the two leaves the copied lines in both files.
 
-Where the file system cannot do that (tmpfs, network disks), the log is copied and emptied: what is written in
-the instant between is lost there.
+Where the file system cannot do that (tmpfs, network disks; ext4 and XFS can), the log is copied and emptied:
+what is written in the instant between is lost there.
 
 The runner calls `rotate_if_needed` for as long as the driver lives; nobody else has to stay alive for it.
-
-The beginning is cut off by Linux's FALLOC_FL_COLLAPSE_RANGE. The kernel takes whole blocks out of the file
-under the same lock that writes take, so an append comes before or after it and none is lost; whoever has
-opened the file for appending goes on at its new end. ext4 and XFS can do it, tmpfs and network disks cannot
-(fallocate(2)).
 """
 
 from __future__ import annotations
@@ -37,7 +33,6 @@ class RotatedLog:
     Args:
         path: The file that the driver appends to.
         max_bytes: Rotate when it is larger; less than one block of the disk (4 KiB) of it may stay.
-        files: How many older parts are kept.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, files: int) -> None:

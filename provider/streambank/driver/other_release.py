@@ -41,7 +41,6 @@ def obstacles(
     """What of a checkpoint a Spark does not go on with; empty where it does, or is not in the table.
 
     Args:
-        closure: The checkpoint after a batch.
         version: The version of that Spark, such as `4.3.0`.
         written_by: The version that wrote the checkpoint, where that is known.
 
@@ -82,10 +81,7 @@ def check_release(
     written_by: str | None,
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Refuse a launch on a Spark that does not go on with a checkpoint.
-
-    Args:
-        job: Whose checkpoint: `job` or `job/query`.
+    """Refuse a launch on a Spark that does not go on with a checkpoint of `job` or `job/query`.
 
     Raises:
         RefusedError: It does not (code `checkpoint-of-another-spark`).

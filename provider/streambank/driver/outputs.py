@@ -65,11 +65,7 @@ class Output:
 
 
 def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence[str], folder: str) -> None:
-    """Make sure that the arguments name no output in which the query must not go on.
-
-    Args:
-        generation: The generation that is about to be started.
-        folder: The driver's working directory.
+    """Make sure that the arguments, in the driver's folder, name no output where the query must not go on.
 
     Raises:
         RefusedError: A restore took the query away from an output that they name (code `old-sink`); or they
@@ -124,9 +120,6 @@ def _check_not_moved(
 
 def check_not_used(query: DeclaredQuery, output: str, checkpoint: str) -> None:
     """Begin nothing from nothing in an output whose log has batches: Spark skips them in silence.
-
-    Args:
-        output: URI of the output directory of a file sink.
 
     Raises:
         RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
@@ -220,12 +213,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
 
 
 def left_for(place: str | None, new_sinks: Mapping[str, str]) -> str | None:
-    """The output that a query was restored to write to, where `place` is the one that it left.
-
-    Args:
-        place: A directory, as a URI; None for none.
-        new_sinks: The directories that it left, each with the one that it was restored for.
-    """
+    """What a query was restored to write to (`new_sinks`: by what it left), where `place` is what it left."""
     if place is None:
         return None
     return next((new for old, new in new_sinks.items() if service_name(old) == service_name(place)), None)

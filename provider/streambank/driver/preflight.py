@@ -225,11 +225,7 @@ def _beside(query: DeclaredQuery) -> RefusedError | None:
 
 
 def unused_checkpoint(declared: str, generation: Generation | None) -> str:
-    """That a declared checkpoint has no effect, since the query has worked in another; empty where it has.
-
-    Args:
-        declared: The checkpoint that the jobs file declares now.
-    """
+    """That a declared checkpoint has no effect, since the query has worked in another; empty where it has."""
     if generation is None or same_place(generation.base, declared):
         return ""
     return (
@@ -368,11 +364,7 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
 
 
 def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> RefusedError | None:
-    """Why a query's checkpoint is gone; None where it is there, or where there never was one.
-
-    Returns:
-        The refusal of a start (code `checkpoint-lost`).
-    """
+    """Why a query's checkpoint is gone (code `checkpoint-lost`); None where it is there, or never was one."""
     if generation is None:
         return None
     facts = query.facts

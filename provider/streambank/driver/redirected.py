@@ -29,11 +29,7 @@ _UNKNOWN = frozenset({"foreach", "foreachBatch"})
 
 
 def place_for(outputs: Mapping[str, str], output: Output) -> str | None:
-    """The directory that stands for an output; None where none does.
-
-    Args:
-        outputs: As those of a `Redirect`.
-    """
+    """The directory that stands for an output; None where none does."""
     for old, new in outputs.items():
         if "/" not in old:
             if output.name == old:
@@ -57,13 +53,7 @@ def check_redirected(outputs: Mapping[str, str], output: Output, called: str) ->
 
 
 def redirected(redirect: Redirect, output: Output, called: str) -> Output:
-    """Where a query writes instead of where its application says.
-
-    Args:
-        output: Where it would write, as its application says.
-
-    Returns:
-        The output itself where its kind keeps nothing (console, memory, noop).
+    """Where a query writes instead of its application's output; the output itself if its kind keeps nothing.
 
     Raises:
         RefusedError: The launch has no place for it (code `sink-not-redirected`): nothing may start that

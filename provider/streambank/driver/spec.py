@@ -74,13 +74,11 @@ class LaunchSpec:
         launch_id: This launch; the lease and the events of the driver carry it.
         control: URI of the control location; the job's records are below `<control>/<job>`.
         queries: By name, or `main` where the job has only one query.
-        launched_at: When, ISO-8601.
         force_after_s: A stop that has not reached a batch boundary after this long becomes `query.stop()`,
             and after as long again SIGKILL.
         drain_timeout_s: How long a drain may wait for a trigger without new data.
         log: Path of the driver's log on its host; None where nobody collects it.
         log_max_bytes: The log is rotated when it gets larger (by the runner: `RotatedLog`).
-        log_files: How many rotated files are kept beside the current one.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.
         on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`; or the name of a launcher
@@ -314,10 +312,7 @@ def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
 
 
 def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = None) -> LaunchSpec:
-    """A launch spec from the bytes of its file.
-
-    Args:
-        digest: What its launcher wrote, by the driver's arguments; None where no digest is there.
+    """A launch spec from its file, and the digest that the driver's arguments have, if any.
 
     Raises:
         FormatError: It is damaged or of an unknown format.

@@ -39,10 +39,7 @@ def mark_late_drivers(control: JobControl, *, by: Mapping[str, str], why: str) -
 
 
 def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
-    """Why no driver of a launch is to run any more, as half a sentence; None where one is.
-
-    Args:
-        epoch: The epoch that its driver has now: a request to that one is obeyed, and is no reason.
+    """Why no driver of a launch is to run, as half a sentence; a request to `epoch`, its own, is no reason.
 
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).

@@ -47,11 +47,7 @@ _FRESH_SIGNALS = (
 
 
 class LocalLauncher:
-    """Drivers on this machine, by spark-submit in client mode; executors wherever the job's master is.
-
-    Args:
-        installation: What to start them with; looked for by each job's interpreter when left out.
-    """
+    """Drivers on this machine, by spark-submit in client mode; executors wherever the master is."""
 
     def __init__(self, installation: Installation | None = None) -> None:
         self._installation = installation

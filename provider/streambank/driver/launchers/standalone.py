@@ -51,12 +51,7 @@ _HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
 
 
 class StandaloneLauncher(ClusterLauncher):
-    """Drivers that a standalone cluster runs.
-
-    Args:
-        environment: The environment to choose from; this process's own when left out.
-        search_s: How long a driver is looked for whose submission was not answered.
-    """
+    """Drivers that a standalone cluster runs, with settings of an environment, or of this process's."""
 
     def __init__(
         self,

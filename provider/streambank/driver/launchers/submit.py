@@ -78,7 +78,6 @@ class ClusterSubmit:
         settings: Spark's settings beside the job's, which win over them.
         defaults: Those that the job's own win over.
         entry: Where `run_query.py` is for the driver; None to send it along.
-        files: Files to send along.
         variable: The setting under which the driver gets a variable of the environment, with `{}`.
         uploads: Locations to which spark-submit brings files as it is told by Spark's settings. Only what
             leads there passes with credentials: Spark writes those of S3 that it finds in its environment
