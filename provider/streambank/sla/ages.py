@@ -44,10 +44,7 @@ class Ages:
 
 
 def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = None) -> Ages:
-    """The ages of a declared job. Reads only, and raises nothing for what cannot be read.
-
-    Args:
-        query: Only this query's savepoints, by its name, `main` for the only one; None for all.
+    """The ages of a declared job, or of its `query`. Reads only, and raises nothing for what cannot be read.
 
     Raises:
         InputError: It has no such query (code `no-such-query`).

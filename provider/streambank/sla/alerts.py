@@ -132,11 +132,7 @@ def _once_for_a_job(found: Iterable[LevelChange]) -> Iterator[LevelChange]:
 
 
 def without(after: OpenAlerts, before: OpenAlerts, untold: Iterable[LevelChange]) -> OpenAlerts:
-    """What has been told where not all of the news could be: the rest stays news.
-
-    Args:
-        untold: The news that nobody got.
-    """
+    """What has been told where not all of the news could be: the rest stays news."""
     found = dict(after.open)
     for one in untold:
         key = (one.verdict.job, one.verdict.query, one.verdict.objective)
@@ -175,10 +171,7 @@ def _bad_told(what: str, why: str) -> FormatError:
 
 
 def read(control: JobControl, teller: str) -> OpenAlerts:
-    """What a teller has told and has not healed; nothing before its first time.
-
-    Args:
-        teller: Its name, such as `mail`: letters, digits, `.`, `_` and `-`.
+    """What a teller, such as `mail`, has told and has not healed; nothing before its first time.
 
     Raises:
         InputError: That is no name (code `bad-name`).
@@ -189,9 +182,6 @@ def read(control: JobControl, teller: str) -> OpenAlerts:
 
 def keep(control: JobControl, teller: str, told: OpenAlerts, before: OpenAlerts) -> None:
     """Keep what has been told, after the telling has worked. Nothing is written where nothing changed.
-
-    Args:
-        before: What `read` gave.
 
     Raises:
         InputError: `teller` is no name (code `bad-name`).

@@ -144,10 +144,7 @@ def assess_checkpoint(
 
 
 def called(location: str, name: str | None) -> str:
-    """What a checkpoint that nobody declares is called as a job.
-
-    Args:
-        name: `job` or `job/query`; None for the name of the directory.
+    """What a checkpoint that nobody declares is called as a job: `name`, or as its directory.
 
     Raises:
         InputError: `name` is no name (code `bad-name`), or the location is none (`bad-location`).

@@ -38,11 +38,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The crest of a measurement as it goes on by its rate.
-
-    Attributes:
-        low: At the end, by the lower end of the rate's interval; None where that is open.
-    """
+    """The crest of a measurement as it goes on by its rate; `low` is None where the interval is open."""
 
     begin: datetime
     end: datetime
@@ -96,11 +92,7 @@ def charts_of(
     *,
     breaks: Sequence[datetime] = (),
 ) -> list[Chart]:
-    """Charts of a query, in the order of the objectives.
-
-    Args:
-        breaks: Moments at which the state was made smaller or larger by somebody.
-    """
+    """Charts of a query, in the order of the objectives."""
     judged = {one.name: one for one in objectives(policy)}
     shown = _shown(judged, policy)
     sizes = [one for one in shown if one.name in PROMISES["time_to_limit"].metrics]

@@ -16,11 +16,7 @@ HISTORY = "history"
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One objective of one job: limits in the unit of its promise.
-
-    Attributes:
-        usual: Whether its limits are the usual ones, none of them declared.
-    """
+    """One objective of one job, in its promise's unit; `usual` if none of its limits are declared."""
 
     name: str
     promise: Promise

@@ -23,7 +23,6 @@ class Verdict(JsonObject):
     """One objective of one query.
 
     Attributes:
-        query: Its query; `main` for the only one.
         limit: The limit that was passed, or else the next one; None where there is none.
         subject: What of the query, such as an operator, partition or metric; empty for all of it.
     """

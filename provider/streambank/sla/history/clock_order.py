@@ -158,7 +158,6 @@ class TimedFiles:
     """The records of some files, with one file in memory, or eight small ones of a service.
 
     Args:
-        begin: The place of the first one that is read.
         end: The place after the last one; None for all.
         counted_from: What is odd counts from this place on; those before are read for what they lead to.
 

@@ -84,14 +84,6 @@ class HistoryScan:
 
     Safe while a driver writes.
 
-    Attributes:
-        lost: Batches of which no record is there, between records that are.
-        duplicates: Records that were there twice.
-        damaged: Lines that cannot be read.
-        torn: Files that end in half a line.
-        jumps: How often the clock went back.
-        stale: Records left out since their driver had lost its lease: their batches are not the query's.
-
     The counts are of the files that were read, which begin before `since`. They are complete when the
     iteration is, and begin again with the next.
     """

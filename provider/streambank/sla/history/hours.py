@@ -57,11 +57,7 @@ class Windows:
 
 
 class HourlyScan:
-    """The points of one query, oldest first: hours, then batches. The counts are those of the last time.
-
-    Args:
-        keep: Whether what is made of hours is kept too, and not only used.
-    """
+    """The points of one query, oldest first: hours, kept if `keep`, then batches. Counts are of last time."""
 
     def __init__(
         self, records: Records, windows: Windows, files: HourFiles | None = None, *, keep: bool = True

@@ -51,11 +51,7 @@ class Measuring:
         self.run_began = began
 
     def point(self, record: ProgressRecord, at: datetime) -> Point:
-        """The next batch's point.
-
-        Args:
-            at: The time that counts for it: the record's own, unless a clock went back.
-        """
+        """The next batch's point, at the time that counts for it: the record's, unless a clock went back."""
         progress = record.progress
         if record.run_id != self._run:
             self._run, self.run_began = record.run_id, record.batch

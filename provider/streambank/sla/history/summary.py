@@ -18,11 +18,7 @@ HIGH = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Summary(JsonObject):
-    """One metric over a history.
-
-    Attributes:
-        p95: One that 95 % are not above (the nearest rank).
-    """
+    """One metric over a history; 95 % are not above `p95` (the nearest rank)."""
 
     unit: str
     batches: int

@@ -61,11 +61,7 @@ class PartitionMeasure:
 
 @dataclass(frozen=True, slots=True)
 class StateGrowth(JsonObject):
-    """How the state changed between two batches, as their snapshots tell.
-
-    Attributes:
-        rows: By how many rows it grew; None where files do not count them.
-    """
+    """How the state changed between two batches, by their snapshots; rows are None where files count none."""
 
     from_batch: int
     to_batch: int
@@ -102,11 +98,7 @@ class CheckpointMeasurement:
 def measure_checkpoint(
     store: Store, *, planner: ClosurePlanner | None = None, most_stores: int = MOST_STORES
 ) -> CheckpointMeasurement:
-    """Measure a checkpoint, live or not; never writes.
-
-    Args:
-        planner: What the checkpoint was looked at with already, so that nothing is read again.
-        most_stores: How many stores' files are looked at, of all batches together.
+    """Measure a checkpoint, live or not; never writes, and never reads again what `planner` has.
 
     Raises:
         NotFoundError: It has no committed batch (code `no-committed-batch`).

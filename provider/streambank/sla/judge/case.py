@@ -14,12 +14,7 @@ from streambank.sla.verdict import Level, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One objective of one query at one moment.
-
-    Attributes:
-        query: Its query; `main` for the only one.
-        newest: When the newest batch of the history was committed; None for none.
-    """
+    """One objective of one query at one moment; `newest` is when its history's newest batch was committed."""
 
     objective: Objective
     job: str
@@ -77,11 +72,7 @@ class Case:
         return self.verdict(self.objective.severity if self.objective.breach is not None else "warn", why)
 
     def aged(self, at: datetime, what: str) -> Verdict:
-        """The verdict on how old something is.
-
-        Args:
-            what: What it is, as the beginning of a sentence.
-        """
+        """The verdict on how old something is: `what`, as the beginning of a sentence."""
         age_s = max(0.0, (self.now - at).total_seconds())
         level = self.objective.level_of(age_s)
         limit = self.objective.breach if level == "breach" else self.objective.warn

@@ -53,11 +53,7 @@ class Looking:
 
 @dataclass(frozen=True)
 class Subject:
-    """A query of a declared job at one moment: where its facts are looked up.
-
-    Attributes:
-        life: Whether the job runs; None where that could not be looked at.
-    """
+    """A query of a declared job, for its facts; `life` is None where that could not be looked at."""
 
     job: Job
     query: str
@@ -115,7 +111,6 @@ def newest_heads(repository: str, name: str, control: JobControl | None) -> list
 
     Args:
         repository: Where; one that is not there has none.
-        name: `job`, or `job/query`.
         control: The job's records, which tell its line; None where it is not declared.
 
     Raises:

@@ -42,7 +42,6 @@ class TrendGauge:
     Args:
         objective: `growth`, `row_growth` or `time_to_limit`.
         sizes: What is measured: for `time_to_limit` the objectives that have their own limits.
-        breaks: Moments at which the state was made smaller or larger by somebody, ascending.
     """
 
     def __init__(

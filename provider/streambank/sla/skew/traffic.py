@@ -108,11 +108,7 @@ class TrafficWindow:
         self._slots: deque[_Slot] = deque()
 
     def add(self, now_s: float, batch: BatchSample) -> None:
-        """Add a batch.
-
-        Args:
-            now_s: When, by a clock that does not jump.
-        """
+        """Add a batch, at a time of a clock that does not jump."""
         slot_s = self._window_s / _SLOTS
         if not self._slots or now_s >= self._slots[-1].begins_s + slot_s:
             self._slots.append(_Slot(now_s))
@@ -331,20 +327,12 @@ class Traffic:
             self._windows[operator].add(self._clock_s(), batch)
 
     def not_measured(self, why: str) -> None:
-        """Give up: no operator is measured from now on.
-
-        Args:
-            why: Why, as a sentence without its full stop.
-        """
+        """Give up: no operator is measured from now on; why is a sentence without its full stop."""
         self._windows = {}
         self._points = [{**point, "why": point.get("why") or why} for point in self._points]
 
     def describe(self, partitions: Mapping[int, int]) -> dict[str, Any]:
-        """The measurement as JSON.
-
-        Args:
-            partitions: How many partitions operators have, of those whose keys decide the partition.
-        """
+        """The measurement as JSON; `partitions`: of operators whose keys decide the partition, how many."""
         return {
             **self._settings,
             "operators": [
