@@ -94,11 +94,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis(JsonObject):
-    """What was found of one query.
-
-    Attributes:
-        job: The job's name; None for a checkpoint.
-    """
+    """What was found of one query."""
 
     job: str | None
     query: str
@@ -142,7 +138,6 @@ def diagnose_job(
     """Look at a declared job, query by query.
 
     Args:
-        query: Only this query, by its name, `main` for the only one; None for all.
         jobs: The jobs file, to see what it shares with those of other owners.
         spark: Also say what a Spark of this version would not go on with.
 

@@ -83,11 +83,7 @@ class SparkConf:
         return f"{name}={value}" if value is not None else f"{name} is not declared, so Spark's default"
 
     def size_bytes(self, name: str, unit: int = 1) -> int | None:
-        """A size; None where it is not declared or cannot be read.
-
-        Args:
-            unit: What a number without a unit is in.
-        """
+        """A size, in `unit` where it names none; None where it is not declared or cannot be read."""
         return spark_bytes(self.declared.get(name, ""), unit)
 
     def whole(self, name: str) -> int | None:

@@ -108,10 +108,7 @@ class Query:
 def look_at_checkpoint(
     location: str, now: datetime, *, repository: str | None = None, name: str | None = None
 ) -> Query:
-    """A query of which nobody keeps records.
-
-    Args:
-        name: How they are called there; the directory's name when left out.
+    """A query of which nobody keeps records, by a `name` of its savepoints, or that of its directory.
 
     Raises:
         NotFoundError: There is no checkpoint.

@@ -1,4 +1,7 @@
-"""Clocks that are apart: of this machine, of the driver's, and of the storage."""
+"""Clocks that are apart: of this machine, of the driver's, and of the storage.
+
+`now` is by this machine's clock, taken after what is compared with it was read.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,7 @@ _HINT = "Let NTP (chrony, systemd-timesyncd) keep the clocks of all machines; `t
 
 
 def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Finding]:
-    """Files of the logs that are newer than now, by this machine's clock.
-
-    Args:
-        now: The time by this machine's clock, taken after the listing.
-    """
+    """Files of the logs that are newer than now, by this machine's clock."""
     logs = [info for path, info in listing.items() if path.startswith(("commits/", "offsets/"))]
     newest = max(logs, key=lambda info: info.mtime_ns, default=None)
     written = None if newest is None else from_epoch_ms(newest.mtime_ns // 1_000_000)
@@ -53,11 +52,7 @@ def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Findin
 
 
 def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Finding]:
-    """A record that its driver wrote later than now.
-
-    Args:
-        now: The time by this machine's clock, taken after the record was read.
-    """
+    """A record that its driver wrote later than now."""
     if newest is not None:
         wrote = f"Its driver wrote the record of batch {newest.batch}"
         here = f"here it is {to_json_time(now)}"
@@ -74,11 +69,7 @@ def _ahead(
 
 
 def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Finding]:
-    """Savepoints that were taken later than now.
-
-    Args:
-        now: The time by this machine's clock, taken after they were read.
-    """
+    """Savepoints that were taken later than now."""
     ahead = [savepoint for savepoint in savepoints if savepoint.taken_at - now > MOST]
     if ahead:
         last = max(ahead, key=lambda one: one.taken_at)
@@ -95,11 +86,7 @@ def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Findi
 
 
 def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterator[Finding]:
-    """Records of the job that were written later than now.
-
-    Args:
-        now: The time by this machine's clock, taken after they were read.
-    """
+    """Records of the job that were written later than now."""
     ahead = [
         (at, event)
         for event in events

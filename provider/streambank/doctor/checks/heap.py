@@ -24,11 +24,7 @@ _TO_ROCKSDB = (
 def check_heap(
     closure: Closure, reported: Mapping[int, Sequence[Mapping[str, object]]], conf: SparkConf | None
 ) -> Iterator[CheckResult]:
-    """State of the HDFS-backed provider against the heap.
-
-    Args:
-        reported: What Spark said of each operator, batch by batch, oldest first.
-    """
+    """State of the HDFS-backed provider against the heap, by what Spark reported, oldest batch first."""
     if closure.spark.provider != "hdfs":
         return
     held = _memory_bytes(reported)

@@ -115,11 +115,7 @@ def check_unnamed(temporary: Path) -> Iterator[Finding]:
 
 
 def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0.0) -> Iterator[Finding]:
-    """Disks that are full, or will be soon.
-
-    Args:
-        grows_by: How much the query's state grows, in bytes an hour.
-    """
+    """Disks that are full, or will be soon, by the state's growth in bytes an hour."""
     promise = PROMISES["free_space"]
     for disk in disks:
         left = disk.space.usable_bytes
@@ -220,11 +216,7 @@ def _storage(location: str, mount_of: MountOf) -> str | None:
 
 
 def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> Iterator[Finding]:
-    """What lies where the query reads or writes files.
-
-    Args:
-        places: What may lie there, by what it is: its URI.
-    """
+    """What lies where the query reads or writes files."""
     for what, place in places.items():
         refused = folders.refusal(place, what)
         said = folders.doubt(place, what) if refused is None else refused.message
@@ -253,11 +245,7 @@ def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> It
 
 
 def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
-    """Rules of a bucket that delete or archive what lies below a prefix.
-
-    Args:
-        what: What lies there: the checkpoint, the repository.
-    """
+    """Rules of a bucket that delete or archive what lies below a prefix."""
     if not isinstance(store, Served):
         return
     try:
@@ -325,7 +313,6 @@ def check_local_dir(
     """Where RocksDB works while the query runs: it should be a local SSD.
 
     Args:
-        environment: What a driver started here would get.
         here: Whether the driver runs, or ran last, on this machine.
     """
     what = "the disk that RocksDB works on"

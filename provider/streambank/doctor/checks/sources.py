@@ -115,11 +115,7 @@ def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Ite
 
 
 def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> Iterator[Finding]:
-    """Sources that give no row twice.
-
-    Args:
-        capture: Knows Spark's words for them, where the query's driver has recorded those.
-    """
+    """Sources that give no row twice, in Spark's words for them where the driver has recorded those."""
     for source in sources:
         word = capture.word(source)
         if (what := cannot_repeat({**asdict(source), **({} if word is None else {FORMAT: word})})) is None:
@@ -136,11 +132,7 @@ def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> It
 
 
 def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """Sinks that a restore cannot roll back.
-
-    Args:
-        descriptions: Kind and path of each sink of the query.
-    """
+    """Sinks that a restore cannot roll back."""
     for kind, path in descriptions:
         if (harm := harm_of(kind)) in ("none", "overwritten"):
             continue

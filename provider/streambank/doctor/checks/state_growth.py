@@ -26,14 +26,10 @@ _NO_REMOVAL = (
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """What a stateful operator keeps.
-
-    Attributes:
-        name: Spark's name of it; None where Spark 3.5 left no metadata.
-    """
+    """What a stateful operator keeps."""
 
     operator: int
-    name: str | None
+    name: str | None  # Spark 3.5 leaves none
     columns: tuple[Columns, ...]
     variables: Variables | None = None
 

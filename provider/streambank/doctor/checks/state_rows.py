@@ -54,11 +54,7 @@ _WHAT = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the newest batches wrote to one kind of rows of an operator.
-
-    Attributes:
-        changes: The changes, the newest first, each with the state's version that it made.
-    """
+    """What the newest batches wrote to one kind of an operator's rows: the newest first, with versions."""
 
     operator: StateColumns
     columns: Columns
