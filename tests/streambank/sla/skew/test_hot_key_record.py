@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streambank.control.control import JobControl
 from streambank.control.pruning import Retention, prune_records
 from streambank.core.errors import FormatError
 from streambank.core.units import utc_now
 from streambank.sla.skew.hot_key_record import keep_hot_keys, read_hot_keys
+from tests.support.refuses import refuses
 
 HOT: dict[str, Any] = {"operator": 0, "keys": 320, "times_mean": 31.25, "rows": 4711, "partitions": [6]}
 EMPTY: dict[str, Any] = {"operator": 1, "keys": 0, "times_mean": None, "rows": None, "partitions": None}
@@ -31,13 +30,11 @@ def test_the_newest_look_counts_and_an_operator_without_keys_has_none(control: J
 def test_a_damaged_record_is_an_error_and_not_an_older_one(control: JobControl) -> None:
     keep_hot_keys(control, "left", of="flights/left/b000004-2", batch=4, operators=[HOT])
     control.store.write("sla/hot-keys/left/0000000002.json", b'{"at": "yesterday", "operators": []}')
-    with pytest.raises(FormatError) as damaged:
+    with refuses(FormatError, "damaged-record"):
         read_hot_keys(control, "left")
-    assert damaged.value.code == "damaged-record"
     keep_hot_keys(control, "right", of="x", batch=4, operators=[{**HOT, "rows": None}])
-    with pytest.raises(FormatError, match="operator 0 has a largest key without its rows") as half:
+    with refuses(FormatError, "damaged-record", match="operator 0 has a largest key without its rows"):
         read_hot_keys(control, "right")
-    assert half.value.code == "damaged-record"
 
 
 def test_old_looks_are_pruned(control: JobControl) -> None:
