@@ -116,11 +116,7 @@ def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> d
 
 
 def rows_of_table(state: QueryState, request: BootstrapRequest) -> tuple[NewRows, Bootstrapped]:
-    """The rows that a table gives, after all checks.
-
-    Raises:
-        InputError, RefusedError: As `bootstrap_savepoint`.
-    """
+    """The rows that a table gives, after all checks."""
     state.session.conf.set(ANSI, "true")
     part = one_part(state, request.operator, request.part)
     (operator,) = state.operators(part.operator)

@@ -77,11 +77,7 @@ def transform_savepoint(source: SourceSavepoint, request: TransformRequest) -> d
 def transformed(
     state: QueryState, request: TransformRequest, gone: Sequence[ExpiredKeys] = ()
 ) -> list[ChangedRows]:
-    """The rows that get other values, part by part; parts without such rows are left out.
-
-    Raises:
-        InputError, RefusedError: As `transform_savepoint`.
-    """
+    """The rows that get other values, part by part; parts without such rows are left out."""
     parts: dict[tuple[int, str], tuple[StatePart, list[Assignment]]] = {}
     for one in request.assignments():
         part = one_part(state, one.operator, one.part)

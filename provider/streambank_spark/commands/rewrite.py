@@ -116,11 +116,7 @@ class Done:
 
 @contextmanager
 def source_of(savepoint: tuple[Repository, str, str], spark: SparkOptions) -> Iterator[SourceSavepoint]:
-    """A savepoint as `savepoint_of` gives it, with a session, for a `with`.
-
-    Raises:
-        StreambankError: As `spark_of`.
-    """
+    """A savepoint as `savepoint_of` gives it, with a session, for a `with`."""
     from streambank.control.processes import who
     from streambank_spark.rewrite.derive import SourceSavepoint
 

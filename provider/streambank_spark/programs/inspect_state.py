@@ -231,11 +231,7 @@ def _grouped(state: QueryState, number: int, options: argparse.Namespace) -> Dat
 
 @contextmanager
 def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterator[tuple[str, str]]:
-    """A savepoint's name, and its own checkpoint directory that Spark can read, for a `with`.
-
-    Raises:
-        InputError, StreambankError: As `materialized_savepoint`.
-    """
+    """A savepoint's name, and its own checkpoint directory that Spark can read, for a `with`."""
     repository = Repository.open(open_store(options.repository))
     job, savepoint = repository.find(reference, options.job)
     staging = Staging(master, options.work, say)

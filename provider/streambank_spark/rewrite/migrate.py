@@ -118,11 +118,7 @@ def _to_rocksdb(
 
 
 def check_migratable(state: QueryState) -> None:
-    """Make sure that state can be written as RocksDB, before anything is written.
-
-    Raises:
-        InputError, RefusedError: It cannot, as `migrate`.
-    """
+    """Make sure that state can be written as RocksDB, before anything is written."""
     closure = state.closure
     if closure.spark.provider != "hdfs":
         raise InputError(

@@ -95,11 +95,7 @@ def _put_off(original: Callable[..., Any]) -> Callable[..., Any]:
 def place_of(
     frame: Any, redirect: Redirect, output: Output, called: str, note: Callable[..., None]
 ) -> Output:
-    """Where a copy of a query writes.
-
-    Raises:
-        RefusedError: As `redirected`, or `check_sources`.
-    """
+    """Where a copy of a query writes."""
     try:
         found = redirected(redirect, output, called)
         check_sources(frame, called, redirect.sources)
