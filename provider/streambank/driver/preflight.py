@@ -19,13 +19,7 @@ from streambank.control.generations import Generation
 from streambank.control.lease import LeaseView
 from streambank.control.marker import Marker, marker_location, read_marker, records_root
 from streambank.control.rollbacks import check_not_rolled_back
-from streambank.core.errors import (
-    FormatError,
-    NotFoundError,
-    RefusedError,
-    StorageError,
-    StreambankError,
-)
+from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec

@@ -30,11 +30,7 @@ for module in (fingerprints, read, compare, validate, change, rewrite, erase):
 
 @contextmanager
 def deep_look(
-    repository: Repository,
-    job: Job | None,
-    master: str | None,
-    conf: Sequence[str] | None,
-    work: str | None,
+    repository: Repository, job: Job | None, master: str | None, conf: Sequence[str] | None, work: str | None
 ) -> Iterator[Deeper]:
     """What opens the state of a repository's savepoints, for a `with`: one Spark for all, as `job` says.
 

@@ -73,11 +73,7 @@ def transform(
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(
-            "--where",
-            metavar="SQL",
-            help=f"Set only rows for which this is true: {SQL_OF_ROWS}",
-        ),
+        typer.Option("--where", metavar="SQL", help=f"Set only rows for which this is true: {SQL_OF_ROWS}"),
     ] = None,
     delete_where: Annotated[
         str | None,

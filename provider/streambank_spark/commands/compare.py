@@ -14,14 +14,7 @@ from streambank.cli.options import (
     repository_meant,
 )
 from streambank.cli.output import console
-from streambank_spark.commands.subject import (
-    OfPart,
-    Operator,
-    SparkOptions,
-    as_text,
-    several,
-    with_spark,
-)
+from streambank_spark.commands.subject import OfPart, Operator, SparkOptions, as_text, several, with_spark
 
 if TYPE_CHECKING:
     from streambank.checkpoint.schema.query import QuerySchema

@@ -99,12 +99,7 @@ def _loaded(jobs: str, name: str) -> Job:
 
 
 def _exchange(
-    order: RewriteRequest,
-    job: Job,
-    query: str | None,
-    force_after: str | None,
-    why: str,
-    given: SparkOptions,
+    order: RewriteRequest, job: Job, query: str | None, force_after: str | None, why: str, given: SparkOptions
 ) -> None:
     order.check()
     from streambank.control.processes import who

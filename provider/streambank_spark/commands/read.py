@@ -49,8 +49,7 @@ Key = Annotated[
     ),
 ]
 WhereRows = Annotated[
-    str | None,
-    typer.Option("--where", metavar="SQL", help="Only rows for which this expression is true."),
+    str | None, typer.Option("--where", metavar="SQL", help="Only rows for which this expression is true.")
 ]
 
 

@@ -12,13 +12,7 @@ import typer
 from streambank.cli.options import JobOption, RepositoryOption
 from streambank.cli.output import console
 from streambank.cli.verb_options import Commands
-from streambank_spark.commands.subject import (
-    SparkOptions,
-    savepoint_of,
-    spark_of,
-    staging_of,
-    with_spark,
-)
+from streambank_spark.commands.subject import SparkOptions, savepoint_of, spark_of, staging_of, with_spark
 from streambank_spark.rewrite.rewrite_request import CompactOptions, RewriteRequest
 
 if TYPE_CHECKING:

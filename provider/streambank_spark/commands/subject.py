@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import (
-    SparkConf,
-    declared_job,
-    jobs_option,
-    open_repository,
-    repository_meant,
-)
+from streambank.cli.options import SparkConf, declared_job, jobs_option, open_repository, repository_meant
 from streambank.cli.output import console
 from streambank_spark.private.own_pyspark import use_own_pyspark
 

@@ -39,10 +39,7 @@ def validate(
     place: Place,
     rule: Annotated[
         list[str],
-        typer.Option(
-            metavar="SQL",
-            help=f"An expression that must be true of every row. {LIMITED_TO}",
-        ),
+        typer.Option(metavar="SQL", help=f"An expression that must be true of every row. {LIMITED_TO}"),
     ],
     repository: RepositoryOfPlace = None,
     job: JobOption = None,

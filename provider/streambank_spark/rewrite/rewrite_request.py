@@ -78,8 +78,7 @@ class CompactOptions:
     ] = None
     operator: Annotated[int | None, Option("Only this stateful operator.", metavar="N", least=0)] = None
     part: Annotated[
-        str | None,
-        Option("Decide by these rows alone: a side of a join, a state variable.", metavar="NAME"),
+        str | None, Option("Decide by these rows alone: a side of a join, a state variable.", metavar="NAME")
     ] = None
     max_rows: Annotated[
         int | None, Option("Remove at most this many rows of each operator.", metavar="N", least=1)
