@@ -24,12 +24,7 @@ _HINT = "Nothing was saved. The query and its savepoint are unchanged. Report th
 
 @dataclass(frozen=True, slots=True)
 class Compared(JsonObject):
-    """One store before and after.
-
-    Attributes:
-        rows_before: Rows of all column families before.
-        digest: Fingerprint of the rows that were to stay, which those that are there have, too.
-    """
+    """One store before and after; `digest` is of the rows that were to stay, which those there have, too."""
 
     operator: int
     store: str

@@ -45,12 +45,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SourceSavepoint:
-    """The savepoint of which another one is made, and by whom.
-
-    Attributes:
-        spark: A session; settings of it are left alone.
-        job: `job` or `job/query`.
-    """
+    """The savepoint of `job` or `job/query` of which another one is made, in a session, and by whom."""
 
     spark: SparkSession
     repository: Repository
@@ -63,12 +58,7 @@ class SourceSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class Going(JsonObject):
-    """What of one operator goes, for a person who decides.
-
-    Attributes:
-        rows: How many rows of its stores go with them.
-        about_bytes: About how much of the files that is, by the share of rows.
-    """
+    """What of one operator goes, for a person who decides; bytes by the share of rows."""
 
     operator: int
     name: str | None

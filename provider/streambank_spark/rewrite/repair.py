@@ -265,12 +265,7 @@ class Repair(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class StateRepair:
-    """What a repair came to.
-
-    Attributes:
-        judged: How the savepoint kept the rules.
-        derived: The new savepoint, if a row was broken.
-    """
+    """How a savepoint kept the rules, and the one that was made where a row was broken."""
 
     judged: Annotated[tuple[RuleVerdict, ...], JsonName("rules")]
     repairs: tuple[Repair, ...]

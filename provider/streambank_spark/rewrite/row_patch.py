@@ -26,12 +26,7 @@ _MODULUS = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class _PartRows:
-    """Rows of one part that are written.
-
-    Attributes:
-        family: The column family of that store.
-        rows: How many.
-    """
+    """So many rows of one part that are written, and the column family of their store."""
 
     part: StatePart
     store: str

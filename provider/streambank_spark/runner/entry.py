@@ -28,12 +28,7 @@ from streambank_spark.runner import signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the arguments name.
-
-    Returns:
-        The exit code: the application's own, or that of the error (errors.py), which stderr shows as a
-        sentence and a hint.
-    """
+    """Run what the arguments name; the application's exit code, or that of the error that stderr shows."""
     # Before any other thread is there, so before pyspark is imported.
     signals.block_term()
     _log_to_stderr()

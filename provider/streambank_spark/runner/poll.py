@@ -38,12 +38,7 @@ PRUNE_EVERY_S = 600.0
 
 
 class Poll:
-    """The polling thread of a driver.
-
-    Args:
-        signs: Where signs of progress go; nowhere when left out.
-        settling: Where first triggers go; nowhere when left out.
-    """
+    """The polling thread of a driver; signs of progress and first triggers go nowhere when left out."""
 
     def __init__(
         self,

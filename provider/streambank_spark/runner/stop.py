@@ -41,12 +41,7 @@ _ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Somebody wants the driver to stop.
-
-    Attributes:
-        reason: `term`, `request`, or why the runner itself wants it.
-        drain: First wait until a trigger has found nothing new.
-    """
+    """Somebody wants a stop: `term`, `request`, or why. `drain`: once a trigger has found nothing new."""
 
     reason: str
     by: Mapping[str, str] = field(default_factory=dict)

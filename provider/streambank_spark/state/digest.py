@@ -106,12 +106,7 @@ _OF_VALUES = ("value", "value_bytes", PARTITION)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was read of one store.
-
-    Attributes:
-        digest: Fingerprint of those that stay.
-        elsewhere: Those of them that lie elsewhere than the hash of their key says.
-    """
+    """What was read of one store: rows that stay, some of them `elsewhere` than their key's hash says."""
 
     rows_before: int
     rows: int

@@ -204,12 +204,7 @@ def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str
 
 @dataclass(frozen=True, slots=True)
 class Exported(JsonObject):
-    """What was written of one part.
-
-    Attributes:
-        path: Where, as a URI: a folder of Parquet files.
-        columns: Their columns, in Spark's words.
-    """
+    """One part as a folder of Parquet files: where, as a URI, and their columns in Spark's words."""
 
     operator: int
     part: str

@@ -84,12 +84,7 @@ class StoreRows:
 
 
 def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = None) -> Iterator[StoreRows]:
-    """All stores of a state.
-
-    Args:
-        session: Of `quiet_session`.
-        raw: As raw rows, which HDFS-backed state has none of; where that is so for None.
-    """
+    """All stores of a state, by a `quiet_session`; raw for None unless HDFS-backed, which has no raw rows."""
     if raw is None:
         raw = state.closure.spark.provider == "rocksdb"
     for operator in state.closure.operators:

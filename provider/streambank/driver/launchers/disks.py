@@ -20,12 +20,7 @@ TEMPORARY = "temporary files"
 
 @dataclass(frozen=True, slots=True)
 class DiskLocation:
-    """Where some files of a job lie.
-
-    Attributes:
-        what: What they are, such as `checkpoint`.
-        needed: Whether a driver cannot work without room there.
-    """
+    """Where files of a job lie, such as `checkpoint`, and whether a driver cannot work without room there."""
 
     what: str
     location: str

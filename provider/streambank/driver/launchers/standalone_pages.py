@@ -26,12 +26,7 @@ _LINE_BYTES = 400
 
 @dataclass(frozen=True, slots=True)
 class ClusterDriver:
-    """A driver as the master knows it.
-
-    Attributes:
-        state: The master's word for it.
-        worker: Web address of its worker; None while it has none.
-    """
+    """A driver as the master knows it, in its words; its worker's web address, while it has one."""
 
     id: str
     state: str

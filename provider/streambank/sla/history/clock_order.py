@@ -108,12 +108,7 @@ def _longest(values: Sequence[float]) -> list[int]:
 
 
 def in_order(times: Sequence[datetime], low: datetime | None, high: datetime | None) -> list[datetime]:
-    """Times that do not go back, as little changed as can be.
-
-    Args:
-        low: The last time of what came before.
-        high: The first time of what comes after.
-    """
+    """Times that do not go back, as little changed as can be, between one before and one after."""
     inside = [
         place
         for place, moment in enumerate(times)

@@ -35,12 +35,7 @@ _SLACK_S = 2 * DAY_S
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How far back a history is looked at.
-
-    Attributes:
-        statistic_s: The longest one in which single batches count.
-        trend_s: The longest one in which hours do.
-    """
+    """How far back a history is looked at: while single batches count, and while hours do."""
 
     now: datetime
     statistic_s: float

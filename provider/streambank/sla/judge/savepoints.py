@@ -136,12 +136,7 @@ def _held_s(one: KafkaReplay, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What several places hold of a query's savepoints.
-
-    Attributes:
-        newest: By place, the newest one; None for a place that has none.
-        unknown: Of the other places, why that is not known.
-    """
+    """What places hold of a query's savepoints: the newest (None for none), or why that is unknown."""
 
     newest: Mapping[str, Fact | None]
     unknown: Mapping[str, str] = field(default_factory=dict)

@@ -22,12 +22,7 @@ _SILENCE_S, _SILENT_SHARE = 3600.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A size that may grow.
-
-    Attributes:
-        name: For people: the metric, and the operator where it is of one.
-        limit: The limit that a forecast is made for; None where only its rate is judged.
-    """
+    """A size that may grow, by a name for people; `limit` is None where only its rate is judged."""
 
     name: str
     unit: Unit
