@@ -65,7 +65,7 @@ def test_the_log_of_a_failed_task_ends_with_what_why_and_what_to_do(
     what, why, do = last_errors(caplog)
     assert what == "What: task flights.night.take failed; Airflow does not try again."
     assert why.startswith("Why: ") and why.endswith("[never-started]")
-    assert do == "What to do: Run StartStreamingJobOperator first."
+    assert do == "What to do: Start it first: run StartStreamingJobOperator."
     assert "DAG TEST" in caplog.records[-1].getMessage() and caplog.records[-2].getMessage() == do
     assert caplog.records[-5].getMessage() == END_GROUP, "Airflow's page shows the group of callbacks folded"
 

@@ -24,11 +24,11 @@ from streambank.doctor.checks.left import check_left
 from streambank.sla.judge.judge import UnreadableHistory
 from streambank_airflow.dags.forms import daily, recovery, rewrite
 from streambank_airflow.hints import (
-    FIELDS,
     HINTS,
     IN_OWN_DAGS,
     OPERATORS,
-    by_fields,
+    VERBS,
+    fields,
     hint_for,
     hint_of,
     in_data,
@@ -42,6 +42,7 @@ PROVIDER = ROOT / "provider"
 ONLY_COMMAND_LINE = (
     "streambank/advice",
     "streambank/cli",
+    "streambank/job/sign_records.py",
     "streambank_spark/commands",
     "streambank_spark/programs",
     "streambank_spark/runner",
@@ -164,9 +165,7 @@ def test_errors_are_found() -> None:
 
 def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
     missing = [
-        one
-        for one in raised()
-        if speaks_cli(by_fields(one.hint)) and one.code not in HINTS and "/fsspec/" not in one.place
+        one for one in raised() if speaks_cli(hint_for(one.code, one.hint)) and "/fsspec/" not in one.place
     ]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
@@ -175,7 +174,7 @@ def test_what_doctor_finds_has_a_hint_in_airflows_words() -> None:
     found = found_by_doctor()
     assert len(found) > 30
     assert {"hdfs-state-exceeds-heap", "sink-ahead"} <= {one.code for one in found if speaks_cli(one.hint)}
-    missing = [one for one in found if speaks_cli(by_fields(one.hint)) and one.code not in (*HINTS, *BOTH)]
+    missing = [one for one in found if speaks_cli(hint_for(one.code, one.hint)) and one.code not in BOTH]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
@@ -232,7 +231,7 @@ def test_no_other_text_of_the_engine_names_the_command_line_in_airflow() -> None
         (name, said)
         for name, tree in modules()
         for said in _said_otherwise(tree)
-        if speaks_cli(by_fields(said)) and not said.strip().startswith("--")
+        if speaks_cli(in_words(said)) and not said.strip().startswith("--")
     }
     assert sum(speaks_cli(said) for _, tree in modules() for said in _said_otherwise(tree)) > len(found) + 10
     assert {name for name, _ in found} == APART.keys(), sorted(one for one in found if one[0] not in APART)
@@ -295,7 +294,7 @@ def test_data_of_the_engine_says_its_warnings_in_airflows_words() -> None:
         "job": "a",
         "warnings": ["name it in `file_sinks`"],
         "queries": [{"notes": ["needs *Go on without a rehearsal*: x"], "log": "app.py --sink accept"}],
-        "error": {"code": "not-stopped", "hint": "Trigger a.stop first."},
+        "error": {"code": "not-stopped", "hint": "Stop it: trigger a.stop."},
         "hint": "--sink accept",
     }
 
@@ -310,8 +309,11 @@ def test_no_message_names_an_option_of_the_command_line() -> None:
     assert not found, "\n".join(f"{one.place} {one.code}: {one.message}" for one in found)
 
 
-def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
-    assert [code for code, hint in HINTS.items() if speaks_cli(hint)] == []
+@pytest.mark.parametrize("dag", ["generated", "own"])
+def test_no_hint_of_airflow_speaks_of_the_command_line(dag: str) -> None:
+    read_in = OWN if dag == "own" else GENERATED
+    said = {code: hint_for(code, "Use `streambank x`.", dag=read_in) for code in (*HINTS, *IN_OWN_DAGS)}
+    assert {code: hint for code, hint in said.items() if speaks_cli(hint)} == {}
 
 
 def test_every_hint_is_needed() -> None:
@@ -333,8 +335,8 @@ def test_the_job_is_named() -> None:
     error = RefusedError(
         "No.", code="checkpoint-lost", hint="`streambank restore latest-good` brings it back."
     )
-    assert hint_of(error, "orders").startswith("Trigger orders.restore.")
-    assert "<job>.restore" in hint_of(error)
+    assert hint_of(error, "orders") == "orders.restore brings it back."
+    assert hint_of(error) == "<job>.restore brings it back."
 
 
 @pytest.mark.parametrize(
@@ -345,8 +347,8 @@ def test_other_hints_stay(hint: str) -> None:
 
 
 def test_a_hint_of_an_unknown_code_stays() -> None:
-    error = InputError("No.", code="of-another-version", hint="Use --quarantine DIR.")
-    assert hint_of(error) == "Use --quarantine DIR."
+    error = InputError("No.", code="of-another-version", hint="Use --quarantine-too DIR.")
+    assert hint_of(error) == "Use --quarantine-too DIR."
 
 
 def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
@@ -364,13 +366,14 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
     )
     titles = {field.schema["title"] for form in several for field in form.values()}
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}
-    assert len(named) > 5
-    assert named <= titles
+    named |= {field.title for field in fields().values()}
+    assert len(named) > 15
+    assert named - titles == {"Repository"}, "which a form has where there is a replica"
 
 
 def test_lost_records_are_restored_before_they_are_given_up() -> None:
     hint = HINTS["repository-lost"]
-    assert hint.index("<job>.restore") < hint.index("*Accept lost records*")
+    assert hint.index("<job>.restore") < hint.index("--fresh-start")
 
 
 OWN: Any = SimpleNamespace(tags=set(), dag_id="nightly")
@@ -386,28 +389,117 @@ def all_hints() -> set[tuple[str, str]]:
 def test_every_hint_names_operators_and_arguments_in_a_dag_of_ones_own() -> None:
     operators = {found.__name__: found for _, found in classes("operators", BaseOperator)}
     sensors = {found.__name__ for _, found in classes("sensors", BaseOperator)}
-    assert set(OPERATORS.values()) <= operators.keys()
-    for title, (verb, argument) in FIELDS.items():
-        assert argument in arguments(operators[OPERATORS[verb]]), title
-    fields = (*FIELDS, "Verification", "Stop the job if it runs", "Start afterwards")
+    assert {verb.operator for verb in VERBS.values()} <= operators.keys()
+    for field in fields().values():
+        assert field.argument in arguments(operators[OPERATORS[field.verb]]), field.title
+    titles = {field.title for field in fields().values()}
+    titles |= {"Verification", "Stop the job if it runs", "Start afterwards"}
     own = 0
     for code, hint in sorted(all_hints()):
         said = hint_for(code, hint, "orders", OWN)
         assert not re.search(rf"orders\.({'|'.join(OPERATORS)})\b", said), said
-        assert not any(f"*{title}*" in said for title in fields), said
+        assert not any(f"*{title}*" in said for title in titles), said
         assert {one for one in re.findall(r"\b[A-Z]\w+Operator\b", said)} <= operators.keys(), said
         assert {one for one in re.findall(r"\b[A-Z]\w+Sensor\b", said)} <= sensors, said
         own += said != hint_for(code, hint, "orders", GENERATED)
     assert own > 50
-    assert not IN_OWN_DAGS.keys() - HINTS.keys()
 
 
 def test_a_generated_dag_keeps_the_words_of_its_forms() -> None:
-    restore = hint_for("query-went-on", "`streambank restore`", "orders", GENERATED)
+    hint = "Go back: `streambank restore --sink rollback`."
+    restore = hint_for("query-went-on", hint, "orders", GENERATED)
     assert "trigger orders.restore with *Output written after the savepoint* set to rollback" in restore
-    assert restore == hint_for("query-went-on", "`streambank restore`", "orders"), (
-        "so do alerts, and the page"
-    )
+    assert restore == hint_for("query-went-on", hint, "orders"), "so do alerts, and the page"
+
+
+@pytest.mark.parametrize(
+    ("code", "begins", "generated", "own"),
+    [
+        (
+            "sinks-taken-back",
+            "Finish it",
+            "Finish it: trigger x.failover with *Site* set to x. Then fail over to the x, which restores "
+            "there.",
+            'Finish it: run FailoverStreamingJobOperator with `to="x"`. Then fail over to the x, which restores '
+            "there.",
+        ),
+        (
+            "query-went-on",
+            "It does not need",
+            "It does not need what was moved: let PurgeQuarantineOperator delete it. To go back, restore a "
+            "savepoint.",
+            "",
+        ),
+        (
+            "not-signed",
+            "Look at it",
+            "Look at it. If it is right, sign it: `streambank job sign-records` (in a shell; with several "
+            "keys: `--unsigned`).",
+            "",
+        ),
+        (
+            "checkpoint-of-another-job",
+            "Stop that job",
+            "Stop that job first, with its own jobs file, or declare another checkpoint. If you know that it "
+            "is dead: `streambank job break x --why TEXT` (in a shell), with that jobs file.",
+            "",
+        ),
+    ],
+)
+def test_a_hint_is_that_of_the_place_and_not_of_the_code(
+    code: str, begins: str, generated: str, own: str
+) -> None:
+    """Another place that raises the same code has another way out."""
+    hints = {one.hint.replace("{}", "x") for one in raised() if one.code == code}
+    (hint,) = {one for one in hints if one.startswith(begins)}
+    assert len(hints) > 1
+    assert hint_for(code, hint, "orders", GENERATED) == generated
+    assert hint_for(code, hint, "orders", OWN) == (own or generated)
+
+
+@pytest.mark.parametrize(
+    ("command", "generated", "own"),
+    [
+        ("job stop a", "trigger a.stop", "run StopStreamingJobOperator"),
+        ("job stop a/q", "trigger a.stop", "run StopStreamingJobOperator"),
+        (
+            "job stop a@b",
+            "StopStreamingJobOperator with `a@b` as its `job`",
+            "StopStreamingJobOperator with `a@b` as its `job`",
+        ),
+        (
+            "drill --keep",
+            "trigger orders.drill with *Keep the copy*",
+            "run RunDrillOperator with `keep=True`",
+        ),
+        (
+            "failover a --no-final-savepoint",
+            "trigger a.failover with *Last savepoint* off",
+            "run FailoverStreamingJobOperator with `final_savepoint=False`",
+        ),
+        ("fork a b", "trigger a.refresh.b", "run RefreshCopyOperator"),
+        ("restore SAVEPOINT --job a --generation", "trigger a.restore", "run RestoreSavepointOperator"),
+        (
+            "restore b1 --job a --sink accept",
+            "trigger a.restore with *Savepoint* set to b1 and *Output written after the savepoint* set to "
+            "accept",
+            'run RestoreSavepointOperator with `savepoint="b1"` and `sink="accept"`',
+        ),
+        ("state migrate --partitions 8", "run MigrateStateOperator with `partitions=8`", ""),
+        ("unpin", "run PinSavepointOperator with `pinned=False`", ""),
+        ("job status a", "the job's page", ""),
+        ("list", "the job's page", ""),
+        ("list --expired", "`streambank list --expired` (in a shell)", ""),
+        ("upgrade a --declared", "`streambank upgrade a --declared` (in a shell)", ""),
+        ("reindex", "`streambank reindex` (in a shell)", ""),
+    ],
+)
+def test_a_command_in_airflows_words(command: str, generated: str, own: str) -> None:
+    hint = f"Do it: `streambank {command}`."
+    assert hint_for("some-code", hint, "orders", GENERATED) == f"Do it: {generated}."
+    assert hint_for("some-code", hint, "orders", OWN) == f"Do it: {own or generated}."
+    again = hint_for("some-code", f"Do it: {generated}.", "orders", GENERATED)
+    assert again == f"Do it: {generated}.", "what is in Airflow's words stays"
 
 
 @pytest.mark.parametrize(

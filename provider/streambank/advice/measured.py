@@ -64,8 +64,6 @@ class Measurements:
     """What was measured, and where.
 
     Attributes:
-        machine: The machine, in a few words.
-        row_bytes: Bytes of a key and its value.
         load: The load average before it: far above the cores, times by the clock mean little.
         stores: By store, by rising numbers of keys.
     """
@@ -87,7 +85,6 @@ class Measurements:
 
     @property
     def most_keys(self) -> int:
-        """The largest number of keys that was measured."""
         return max(one.keys for each in self.stores.values() for one in each)
 
 

@@ -126,8 +126,6 @@ class StateLoad:
 
     Attributes:
         rows: Rows of all stores together.
-        row_bytes: Bytes of a key and its value.
-        key_bytes: Bytes of the key alone.
         update_share: The part of the rows that a batch writes; None for as many as there can be.
     """
 
@@ -171,7 +169,6 @@ class MemoryPlan(JsonObject):
         python: Bytes of Python workers in the overhead.
         memory_overhead: What to set as `spark.executor.memoryOverhead`.
         container: What the cluster gives an executor then: heap, overhead, `spark.executor.pyspark.memory`.
-        unknown: What it cannot know.
     """
 
     instances: int
@@ -258,11 +255,7 @@ def _instances(queries: Mapping[str, tuple[Cluster, StateLoad | None]]) -> tuple
 
 
 def overhead_bytes(cluster: Cluster, resident: int) -> tuple[int, int]:
-    """What the JVM itself takes beside its heap, and what to set as `spark.executor.memoryOverhead`.
-
-    Args:
-        resident: Bytes of RocksDB.
-    """
+    """What the JVM itself takes beside its heap, and what to set as `spark.executor.memoryOverhead`."""
     jvm = max(MIN_OVERHEAD_BYTES, int(cluster.heap_bytes * DEFAULT_OVERHEAD_FACTOR))
     return jvm, ROUND_BYTES * math.ceil((jvm + resident + cluster.python_bytes) / ROUND_BYTES)
 
@@ -285,7 +278,6 @@ def memtable_bytes(settings: RocksDBSettings, rows: float, row_bytes: int) -> in
 
     Args:
         rows: Rows that are written until then.
-        row_bytes: Bytes of a key and its value.
     """
     step = arena_bytes(settings)
     blocks = math.ceil(rows * (row_bytes + ENTRY_BYTES) / step)

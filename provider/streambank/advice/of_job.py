@@ -28,7 +28,6 @@ class StateNow(JsonObject):
         update_share: The part of the rows that the batch changed; None if it changed none.
         memory_bytes: What Spark reports of the state's memory.
         stores: Stores of all operators; None where Spark does not say.
-        partitions: Partitions of each.
     """
 
     batch: int

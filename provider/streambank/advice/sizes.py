@@ -29,11 +29,9 @@ class StateSize:
     Attributes:
         rows: Rows that live at once, as expected: events spread evenly over keys.
         most_rows: As many as there can be; the same as `rows` where no rate is known.
-        row_bytes: Bytes of a row.
         lives_s: How long a row lives after its window has begun; None for always.
         windows: Windows of one key that live at once; None without windows.
         how: Sentences that say what it comes from.
-        unknown: What it cannot know.
         update_share: The part of the rows that a batch changes; None where the time between batches is not
             known.
     """
@@ -64,7 +62,6 @@ def row_bytes(fixed_fields: int, text_bytes: tuple[int, ...] = ()) -> int:
 
     Args:
         fixed_fields: Numbers, times and booleans.
-        text_bytes: Bytes of each text.
     """
     fields = fixed_fields + len(text_bytes)
     bitmap = 8 * math.ceil(fields / 64)

@@ -61,10 +61,8 @@ class StoreRequest:
     """What a store is chosen for.
 
     Attributes:
-        row_bytes: Bytes of a key and its value.
         update_share: The part of the rows that a batch changes.
         latency_s: How long a batch may take; None for any.
-        cluster: Where it runs.
     """
 
     keys: int
@@ -150,7 +148,6 @@ class Advice(JsonObject):
     Attributes:
         expected: What each store would take, the chosen one first.
         memory: What RocksDB takes; None for a store in the heap.
-        unknown: What it cannot know.
     """
 
     store: str

@@ -32,7 +32,6 @@ class Value:
         origin: `option`, `progress` (the newest progress record), `job` (its declaration), `spark` (Spark's
             default) or `default` (that of the command).
         setting: Spark's setting of the same; None where there is none.
-        job: The job, for `progress` and `job`.
     """
 
     option: str
@@ -88,7 +87,6 @@ class Spec(Generic[T]):
     """A value that an option, a job's settings, or a default may set.
 
     Attributes:
-        usual: The default.
         setting: Spark's setting of the same; None where there is none.
         read: Reads the setting's text; None for a text by which Spark takes its default.
         expects: What the setting has to hold, for a message.
@@ -153,7 +151,6 @@ class Values:
 
     Attributes:
         declared: The job's settings; None without a job.
-        found: The values that were taken, in order.
     """
 
     declared: Declared | None
@@ -194,11 +191,7 @@ class Values:
 
 
 def count(text: str) -> int:
-    """A whole number above 0.
-
-    Raises:
-        ValueError: It is another text.
-    """
+    """A whole number above 0."""
     return _whole(text, 1)
 
 

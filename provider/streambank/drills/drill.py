@@ -218,6 +218,7 @@ class _Drill(Procedure[DrillRequest]):
             failed_queries=tuple(one for one in self.job.queries if one in failed_queries),
             code=failed.code if failed is not None else None,
             error=failed.message if failed is not None else "",
+            hint=failed.hint if failed is not None else "",
             not_run=" ".join(self.not_run[name] for name in sorted(self.not_run)),
             scratch=self.scratch,
             kept=kept,

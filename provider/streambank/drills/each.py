@@ -36,7 +36,7 @@ from streambank.control.drills import (
 )
 from streambank.control.records import JsonDict
 from streambank.core.errors import StorageError, StreambankError
-from streambank.core.shape import MILLIS, JsonName, JsonObject, encode
+from streambank.core.shape import HIDDEN, MILLIS, JsonName, JsonObject, encode
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.drill import as_drilled, leave_report, rehearse
@@ -109,6 +109,7 @@ class RoundReport:
     why: str = ""
     ended: str = ""
     left: tuple[Mapping[str, str], ...] = ()
+    hint: Annotated[str, HIDDEN] = ""
 
     @property
     def passed(self) -> bool:
@@ -279,6 +280,7 @@ class _Round(Procedure[DrillRequest]):
         self.drills: list[JsonDict] = []
         self.skipped: list[Skipped] = []
         self.ended = ""
+        self.hint = ""
         self.left: tuple[dict[str, str], ...] = ()
         self.drilled_before: list[dict[str, str]] = []
 
@@ -324,6 +326,7 @@ class _Round(Procedure[DrillRequest]):
             why=self.request.why,
             ended=self.ended,
             left=self.left,
+            hint=self.hint,
         )
         record = {name: one for name, one in report.to_dict().items() if name != "drills"}
         drilled = [*self.drilled_before, *(one["round"]["savepoints"] for one in self.drills)]
@@ -458,6 +461,7 @@ class _Round(Procedure[DrillRequest]):
         }
         report = replace(report, round=facts)
         leave_report(self.request, report)
+        self.hint = self.hint or report.hint
         self.drills.append(report.to_dict())
 
     def _not_begun(self, error: StreambankError) -> DrillReport:
@@ -468,6 +472,7 @@ class _Round(Procedure[DrillRequest]):
             failed_step="choose",
             code=error.code,
             error=error.message,
+            hint=error.hint,
             failed_queries=tuple(self.job.queries),
             started_at=utc_now(),
             seconds=self.seconds,

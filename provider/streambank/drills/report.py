@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from streambank.control.drills import for_queries
-from streambank.core.shape import MILLIS, TENTHS, encode
+from streambank.core.shape import HIDDEN, MILLIS, TENTHS, encode
 from streambank.core.units import say_count, say_duration
 from streambank.procedure.rows import Rows, said_s, step_rows, titled
 
@@ -172,6 +172,7 @@ class DrillReport:
         rto_s: Seconds from the decision to the first batch of every query; None where it did not get there.
         code: The code of the error; None likewise.
         error: Why it failed, in a sentence; empty likewise.
+        hint: What to do about it; only where the drill has run.
         failed_queries: The queries that failed: one of them, or all where the application did.
         not_run: Why the application was not run on the copy, so that the drill proves the savepoint and its
             state and no more; empty where it was run.
@@ -189,6 +190,7 @@ class DrillReport:
     failed_step: str | None = None
     code: str | None = None
     error: str = ""
+    hint: Annotated[str, HIDDEN] = ""
     not_run: str = ""
     scratch: str = ""
     kept: bool = False

@@ -86,11 +86,7 @@ def _known(look: Look, status: JobStatus, records: JobControl, earlier: Mapping[
 
 
 def guarded(look: Look, part: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Some fields of the line; none where they cannot be made, and why then stands in `look.failed`.
-
-    Args:
-        part: The part that they rest on, or `LINE`.
-    """
+    """Some fields of the line; none where they cannot be made, and why then stands in `look.failed`."""
     try:
         return make()
     except Exception as error:

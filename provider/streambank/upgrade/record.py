@@ -21,7 +21,7 @@ from streambank.control.keepalive import Keeper
 from streambank.control.processes import this_process
 from streambank.control.records import JsonDict
 from streambank.core.errors import ConflictError
-from streambank.core.shape import MILLIS, decode, encode
+from streambank.core.shape import HIDDEN, MILLIS, decode, encode
 from streambank.core.units import utc_now
 from streambank.driver.spec import HOLDER
 from streambank.procedure.rows import NOTE, Rows, said_s, step_rows, titled
@@ -73,6 +73,7 @@ class Upgrade:
         without_processing_s: From the last commit of the old code to the first of the new, at most of all
             queries; None where the new code has committed nothing yet.
         code: The code of the error by which it failed; None where it did not.
+        hint: What to do about it; only where it has failed.
         warm: Whether the new driver was waiting when the old one was stopped.
         resumed: Whether it was interrupted, and finished by another call.
     """
@@ -96,6 +97,7 @@ class Upgrade:
     without_processing_s: float | None = None
     code: str | None = None
     error: str = ""
+    hint: Annotated[str, HIDDEN] = ""
     notes: tuple[str, ...] = ()
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""

@@ -231,11 +231,12 @@ class _Upgrading(Work):
                     self.request, self.upgrade.name, plan.runs, self.control, self.launcher, self.say
                 )
             except StreambankError as error:
-                self.record(code=error.code, error=error.message)
+                self.record(code=error.code, error=error.message, hint=error.hint)
                 return False
         self.record(rehearsal=report.to_dict())
         if not report.passed:
-            self.record(code=report.code, error=f"The step {report.failed_step} failed: {report.error}")
+            error = f"The step {report.failed_step} failed: {report.error}"
+            self.record(code=report.code, error=error, hint=report.hint)
             return False
         unproven = why_unproven(report)
         if unproven and not self.request.unrehearsed:
@@ -245,7 +246,7 @@ class _Upgrading(Work):
                 hint="Go on with `--unrehearsed`: then whether the new code goes on with the job's state "
                 "shows only when it has taken the place of the old one.",
             )
-            self.record(code=refusal.code, error=f"{refusal.message} {refusal.hint}")
+            self.record(code=refusal.code, error=f"{refusal.message} {refusal.hint}", hint=refusal.hint)
             return False
         return True
 
@@ -312,7 +313,7 @@ class _Upgrading(Work):
                     ) from error
                 self._old_goes_on(held, error, common)
                 why_not = f"The old code could not be stopped with a savepoint: {error.message}"
-                return self.refuse(code=error.code, error=why_not)
+                return self.refuse(code=error.code, error=why_not, hint=error.hint)
             batches = {name: one for name, one in stopped.batches.items() if one is not None}
             held.check()
             self.record(
@@ -333,6 +334,7 @@ class _Upgrading(Work):
                         raise  # it is chosen: the next start runs it
                     failed = error
         if failed is not None:
+            self.upgrade = replace(self.upgrade, hint=failed.hint)
             return self.undo(failed.message, failed.code)
         return self.start_and_watch()
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -261,21 +260,15 @@ def _facts(job: str, kind: str, alert: Alert) -> dict[str, Any]:
     return {"job": job, "kind": kind, "message": alert.message, "code": alert.code}
 
 
-class _Memory(ABC):
-    """What a notifier was alerted of lately: incident to when."""
+@dataclass(frozen=True)
+class _Memory:
+    """What a notifier was alerted of lately: incident to when, as `read` gives it and `write` replaces it."""
 
-    def __init__(self, notify: Notify, incident: str, quiet: timedelta) -> None:
-        self.notify = notify
-        self.incident = incident
-        self.quiet = quiet
-
-    @abstractmethod
-    def read(self) -> Mapping[str, str]:
-        """All of it."""
-
-    @abstractmethod
-    def write(self, known: dict[str, str]) -> None:
-        """Replace it."""
+    notify: Notify
+    incident: str
+    quiet: timedelta
+    read: Callable[[], Mapping[str, str]]
+    write: Callable[[dict[str, str]], object]
 
     def has_it(self) -> bool:
         """Whether the notifier was alerted of the incident; False where that cannot be known."""
@@ -297,40 +290,28 @@ class _Memory(ABC):
         return {incident: at for incident, at in self.read().items() if from_json_time(at) >= since}
 
 
-class _InRecords(_Memory):
+def _in_records(notify: Notify, incident: str, records: JobControl) -> _Memory:
     """Among the job's records, for all its tasks together."""
+    stream = RecordStream(records.store, f"alerts/{notify.teller}")
 
-    def __init__(self, notify: Notify, incident: str, records: JobControl) -> None:
-        super().__init__(notify, incident, QUIET)
-        self.stream = RecordStream(records.store, f"alerts/{notify.teller}")
-
-    def read(self) -> Mapping[str, str]:
-        record = self.stream.latest()
+    def read() -> Mapping[str, str]:
+        record = stream.latest()
         return {} if record is None else dict(record.data["alerts"])
 
-    def write(self, known: dict[str, str]) -> None:
-        self.stream.append({"at": to_json_time(utc_now()), "format": 1, "alerts": known})
+    def write(known: dict[str, str]) -> None:
+        stream.append({"at": to_json_time(utc_now()), "format": 1, "alerts": known})
+
+    return _Memory(notify, incident, QUIET, read, write)
 
 
-class _InAirflow(_Memory):
+def _in_airflow(notify: Notify, incident: str, instance: Any) -> _Memory:
     """In an XCom of the task, for its next runs: where the records may be another job's, or gone."""
+    key = f"alerted_{notify.teller}"
 
-    def __init__(self, notify: Notify, incident: str, task_instance: Any) -> None:
-        super().__init__(notify, incident, QUIET_LOST)
-        self.task_instance = task_instance
+    def read() -> Mapping[str, str]:
+        return dict(instance.xcom_pull(task_ids=instance.task_id, key=key, include_prior_dates=True) or {})
 
-    def read(self) -> Mapping[str, str]:
-        found = self.task_instance.xcom_pull(
-            task_ids=self.task_instance.task_id, key=self._key, include_prior_dates=True
-        )
-        return dict(found or {})
-
-    def write(self, known: dict[str, str]) -> None:
-        self.task_instance.xcom_push(key=self._key, value=known)
-
-    @property
-    def _key(self) -> str:
-        return f"alerted_{self.notify.teller}"
+    return _Memory(notify, incident, QUIET_LOST, read, lambda known: instance.xcom_push(key=key, value=known))
 
 
 def _memory_of(
@@ -344,13 +325,13 @@ def _memory_of(
         return None
     parts = [kind, alert.subject]
     if NOT_REMEMBERED in alert.kinds:
-        return _InAirflow(notify, _joined(parts), context["ti"]) if "ti" in context else None
+        return _in_airflow(notify, _joined(parts), context["ti"]) if "ti" in context else None
     try:
         records = job.records()
         if kind.startswith("checkpoint-"):
             found = [records.generation(name) for name in job.query_names]
             parts += [str(record.number) for record in found if record is not None]
-        return _InRecords(notify, _joined(parts), records)
+        return _in_records(notify, _joined(parts), records)
     except Exception as error:
         log.warning("The earlier alerts to %s could not be read: %s", notify.path, said(error))
         return None

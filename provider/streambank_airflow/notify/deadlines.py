@@ -32,11 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAlert]:
-    """What guards `<job>.restore`: nothing where no deadline is declared.
-
-    Args:
-        conn_id: The connection of the DAG's tasks.
-    """
+    """What guards `<job>.restore`: nothing where no deadline is declared."""
     if job.restore.deadline_s is None:
         return []
     from airflow.sdk.definitions.deadline import DeadlineReference
@@ -82,7 +78,6 @@ async def tell_late_restore(
             and `job`, `kind`, `deadline_s` and `message`.
         jobs_file: The file that declares the job, and whom to alert; None in what an earlier version has
             stored.
-        streambank_conn_id: The connection of the DAG's tasks.
         notify: Who is alerted, as JSON, in what an earlier version has stored.
 
     Returns:

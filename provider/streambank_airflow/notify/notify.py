@@ -109,9 +109,6 @@ def tell_all(
     They are told at once, each job's in a separate thread, and have `PATIENCE_S` together: one that hangs
     delays no other, and what it has not got by then is news again the next time.
 
-    Args:
-        found: What was judged, with its verdicts and who is told of them.
-
     Returns:
         What came of each. Whatever goes wrong is said there: a notifier that fails must not keep the others
         from being told, nor hide what was found.

@@ -77,7 +77,6 @@ class Gauges:
 
     @classmethod
     def of_settings(cls) -> Gauges:
-        """As Airflow is set."""
         datadog, statsd, otel = (
             conf.getboolean("metrics", name, fallback=False)
             for name in ("statsd_datadog_enabled", "statsd_on", "otel_on")
@@ -118,7 +117,6 @@ class Gauges:
 
         Args:
             query: Its query, `main` for the only one, `all` where all of several were meant.
-            operation: The operation: `take`, `restore`, ...
             outcome: `success` or `failed`.
             ended_s: When it ended, in seconds since 1970-01-01 in UTC.
         """
@@ -154,7 +152,6 @@ class Gauges:
 
         Args:
             name: One of `METRICS`.
-            value: Its value, in `unit`.
             unit: The unit of the objective, where the name ends with it.
         """
         if not self.on or value is None or not math.isfinite(value):

@@ -11,7 +11,7 @@ from streambank.core.units import say_duration
 from streambank.core.verb_options import DrillOptions
 from streambank_airflow.choices import check_form_origin
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of_code
+from streambank_airflow.hints import hint_for
 from streambank_airflow.operators.base import (
     RESULT_KEY,
     EndsWhenKilled,
@@ -101,12 +101,12 @@ class RunDrillOperator(EndsWhenKilled, DrillOptions):
             return RefusedError(
                 f"Of the drills of job {report.job} {report.error_of(NAMED)}",
                 code=first or None,
-                hint=hint_of_code(first, self.job),
+                hint=hint_for(first, report.hint, self.job),
             )
         return RefusedError(
             f"The drill of job {report.job} {report.verdict}",
             code=report.code,
-            hint=hint_of_code(report.code or "", self.job),
+            hint=hint_for(report.code or "", report.hint, self.job),
         )
 
 

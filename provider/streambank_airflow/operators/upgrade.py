@@ -8,7 +8,7 @@ from streambank.core.errors import RefusedError
 from streambank.core.verb_options import UpgradeOptions
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of_code, in_data
+from streambank_airflow.hints import hint_for, in_data
 from streambank_airflow.operators.base import (
     RESULT_KEY,
     EndsWhenKilled,
@@ -82,7 +82,7 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
         return RefusedError(
             f"The upgrade of job {report.job} ended as {report.state}: {report.error}",
             code=report.code,
-            hint=hint_of_code(report.code or "", report.job),
+            hint=hint_for(report.code or "", report.hint, report.job),
         )
 
 

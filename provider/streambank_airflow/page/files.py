@@ -29,7 +29,6 @@ class StaticFile:
     """A file.
 
     Attributes:
-        content: Its bytes.
         etag: Names these bytes, in quotes, as a response has it.
     """
 

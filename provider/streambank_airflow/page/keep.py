@@ -66,7 +66,6 @@ def keep_page(
     """Make the snapshot of a job and keep it.
 
     Args:
-        job: The declared job's name.
         parts: Which parts are made; None for all that are made by default.
         patience_s: How long the snapshot may take, in seconds; it is made in a thread then. None for ever.
         is_new: Whether it is kept for a job, too, of which nothing has been kept so far, and over what was
@@ -99,7 +98,6 @@ def _made_and_kept(
     """Make a snapshot and keep it.
 
     Args:
-        store: Where to.
         line: The line that was kept last, as it is known.
         make: Makes the snapshot, given that line; None for a job that is not kept.
     """
@@ -199,7 +197,6 @@ class WatchedPage:
     after another driver runs. What could not be kept is tried again soon.
 
     Args:
-        job: The declared job's name.
         clock: Seconds on a clock that never jumps.
         pace: The pace of all watches of a process; that of this process when left out.
     """
@@ -336,7 +333,6 @@ def page_of_watch(hook: StreambankHook, job: str) -> WatchedPage | None:
 
 @cache
 def _pace() -> WatchPace:
-    """The pace of this process."""
     return WatchPace()
 
 

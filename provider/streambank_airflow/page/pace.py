@@ -101,8 +101,6 @@ class WatchPace:
 
         Args:
             whole: Whether all parts were made.
-            processor_s: Seconds of a processor.
-            thread_s: Seconds that it took.
         """
         with self._lock:
             (self.whole if whole else self.line).measured(processor_s, thread_s)

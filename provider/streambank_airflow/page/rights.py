@@ -57,7 +57,6 @@ class JobDag:
 
     Attributes:
         verb: Its verb, or `refresh.<copy>`.
-        paused: Whether it is paused.
         broken: Whether its DAG file cannot be imported now: Airflow shows why, and runs nothing of it.
         file: Its DAG file, by its path in the bundle, as Airflow's import errors name it.
         mistake: What is wrong with the job's declaration, where only that job has a mistake; else empty.
@@ -97,11 +96,7 @@ class Approval:
 
 @dataclass(slots=True)
 class Rights:
-    """The rights of one user, asked of Airflow's auth manager.
-
-    Attributes:
-        session: Airflow's database.
-    """
+    """The rights of one user, asked of Airflow's auth manager."""
 
     user: BaseUser
     session: Session
@@ -137,7 +132,6 @@ class Rights:
         return self.may("POST", dag_id, DagAccessEntity.RUN)
 
     def may_read_questions(self, dag_id: str) -> bool:
-        """Whether the user may read what runs of a DAG ask a person."""
         return self.may("GET", dag_id, DagAccessEntity.HITL_DETAIL)
 
     def may_answer(self, dag_id: str) -> bool:
@@ -145,7 +139,6 @@ class Rights:
         return self.may("PUT", dag_id, DagAccessEntity.HITL_DETAIL)
 
     def may_read_logs(self, dag_id: str) -> bool:
-        """Whether the user may read the logs of a DAG's tasks."""
         return self.may("GET", dag_id, DagAccessEntity.TASK_LOGS)
 
     def may_read_import_errors(self) -> bool:
@@ -251,7 +244,6 @@ def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
     """Those of some DAGs that a DAG file has now.
 
     Args:
-        session: Airflow's database.
         known: DAG -> its job and verb.
     """
     found = []

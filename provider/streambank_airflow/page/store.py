@@ -129,11 +129,7 @@ def variable_key(job: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PageStore:
-    """Writes what the page shows of one job.
-
-    Attributes:
-        values: Where to.
-    """
+    """Writes what the page shows of one job."""
 
     values: PageValues
 
@@ -149,7 +145,6 @@ class PageStore:
 
         Args:
             line: The line, which has the digest of each part.
-            parts: Contents of parts, by name.
             before: The line that was kept last, whose parts are there; None to write every part.
 
         Returns:

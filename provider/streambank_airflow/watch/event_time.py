@@ -34,7 +34,6 @@ class EventTimeWatcher:
     """Looks at how far some queries are, and at nothing else.
 
     Args:
-        find: Looks once.
         access: How S3 is reached, with every look; None for what the process's own settings say.
     """
 
@@ -43,7 +42,6 @@ class EventTimeWatcher:
 
     @classmethod
     def of_job(cls, watcher: JobWatcher) -> EventTimeWatcher:
-        """Of a declared job, or one query of it."""
         return cls(lambda: event_time_of(watcher.job, watcher.follow(), watcher.query), watcher.access)
 
     @classmethod
@@ -69,8 +67,6 @@ class WatermarkWatcher:
     """Looks at a job's state, and at how far it is in event time.
 
     Args:
-        name: What the query is called.
-        event_time: Looks at how far it is.
         job: Looks at the job's state; None for a query that is not declared.
     """
 

@@ -355,11 +355,7 @@ class WatchedView(JobView):
 
 @dataclass(slots=True)
 class WatchedWatcher:
-    """Looks at a job, and at who watches it.
-
-    Args:
-        job: Looks at the job.
-    """
+    """Looks at a job, and at who watches it."""
 
     job: JobWatcher
 

@@ -139,7 +139,6 @@ class SlaWatcher:
 
     @classmethod
     def of(cls, find: Callable[[], SlaSubject], *, skew: bool) -> SlaWatcher:
-        """Of a subject."""
         one = find()
         watcher = None if one.job is None else JobWatcher(one.job, one.query, one.access)
         return cls(find, watcher, skew)

@@ -56,7 +56,7 @@ def test_every_dag_of_a_job_whose_checkpoint_is_gone_names_the_same_way_out(
     assert {one: state for one, state in failed.items() if state != "failed"} == {}
     out = capfd.readouterr().out
     assert out.count("checkpoint-lost") >= 4
-    assert out.count("Trigger flights.restore.") >= 4
+    assert out.count("Restore a savepoint: trigger flights.restore.") >= 4
     assert "streambank restore" not in out
 
 

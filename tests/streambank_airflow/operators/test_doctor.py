@@ -75,13 +75,15 @@ def test_a_form_may_leave_it_out(jobs_file: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_cure_is_in_airflows_words(jobs_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = Finding("checkpoint-lost", "error", "", "It is gone.", "It hurts.", "`streambank restore` it.")
+    lost = Finding(
+        "checkpoint-lost", "error", "", "It is gone.", "It hurts.", "Restore it: `streambank restore`."
+    )
     found = (Diagnosis("flights", "main", "file:///ck", (lost,)),)
     monkeypatch.setattr(diagnose, "diagnose_job", lambda job, query, jobs: found)
     run = run_dag(dag_of(jobs_file))
     (finding,) = xcom(run, "doctor")["findings"]
-    assert finding["hint"].startswith("Run RestoreSavepointOperator.")
-    assert "Hint: Run RestoreSavepointOperator." in xcom(run, "doctor")["worst"]
+    assert finding["hint"] == "Restore it: run RestoreSavepointOperator."
+    assert "Hint: Restore it: run RestoreSavepointOperator." in xcom(run, "doctor")["worst"]
 
 
 def test_findings_are_in_the_log_with_their_cure(

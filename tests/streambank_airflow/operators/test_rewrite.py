@@ -247,7 +247,7 @@ def test_rules_that_are_broken_fail_the_task_unless_it_reports_or_repairs(
     [
         ({"rules": []}, "[usage]"),
         ({"rules": "0:"}, "[bad-expression]"),
-        ({"rules": "true", "repairs": "key.k = 1"}, "remove the key by EraseStateOperator"),
+        ({"rules": "true", "repairs": "key.k = 1"}, "remove the key: run EraseStateOperator"),
         ({"rules": "true", "samples": "some"}, "[bad-option]"),
     ],
 )

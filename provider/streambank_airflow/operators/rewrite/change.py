@@ -12,7 +12,7 @@ from streambank.core.options import Option, Template, as_texts
 from streambank.core.units import say_count
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of_code
+from streambank_airflow.hints import hint_for
 from streambank_airflow.markdown import rows_table
 from streambank_airflow.operators.base import REPORT_KEY, EndsWhenKilled, asked_by, measured
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
@@ -112,7 +112,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         raise RefusedError(
             f"{words} {do_not_restore(made, of)}",
             code=report.code,
-            hint=hint_of_code(report.code or "", self.job.partition("/")[0]),
+            hint=hint_for(report.code or "", report.hint, self.job.partition("/")[0]),
         )
 
     def _shared(self) -> dict[str, Any]:
