@@ -420,8 +420,8 @@ def test_a_generated_dag_keeps_the_words_of_its_forms() -> None:
             "Finish it",
             "Finish it: trigger x.failover with *Site* set to x. Then fail over to the x, which restores "
             "there.",
-            'Finish it: run FailoverStreamingJobOperator with `to="x"`. Then fail over to the x, which restores '
-            "there.",
+            'Finish it: run FailoverStreamingJobOperator with `to="x"`. Then fail over to the x, which '
+            "restores there.",
         ),
         (
             "query-went-on",

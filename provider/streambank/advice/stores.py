@@ -52,6 +52,7 @@ BUSY_SHARE = 0.8
 """Of the latency asked for that a batch may take: the rest is for batches that are larger than usual."""
 REACH = 10
 """Times the most keys that were measured: beyond that a straight line says nothing."""
+_BY_FORMULA = "the formula, held against measured memory in bench/STORES.md"
 PREFERENCE = ("rocksdb-changelog", "hdfs", "rocksdb")
 """Which one is chosen of those that are the same; format v2 is for what it guards against, not for time."""
 
@@ -341,113 +342,100 @@ def _settings(
     asked: StoreRequest, chosen: Expected, found: Measurements
 ) -> tuple[MemoryPlan | None, list[Setting]]:
     measured = quote(found, chosen.store, asked.keys, asked.update_share)
-    why = Reason(f"The state is kept in {TITLES[chosen.store]}.", measured)
-    partitions = Setting(
-        "spark.sql.shuffle.partitions",
-        str(asked.cluster.partitions),
-        Reason(
-            f"{asked.cluster.executors} executor(s) of {asked.cluster.cores} core(s); the first batch fixes "
-            "it.",
+    cluster = asked.cluster
+    plan: MemoryPlan | None = None
+    if chosen.store == "hdfs":
+        provider, settings = HDFS, _beside_the_heap(cluster)
+    else:
+        provider = ROCKSDB
+        plan, settings = _of_rocksdb(asked, chosen.store, found, measured)
+    return plan, [
+        _set(f"{STATE}providerClass", provider, f"The state is kept in {TITLES[chosen.store]}.", measured),
+        *settings,
+        _set(
+            "spark.sql.shuffle.partitions",
+            str(cluster.partitions),
+            f"{cluster.executors} executor(s) of {cluster.cores} core(s); the first batch fixes it.",
             "Spark keeps it in the checkpoint's offset log (OffsetSeqMetadata).",
         ),
-    )
-    python = asked.cluster.python_bytes
-    workers = f", {say_mib(python)} for {asked.cluster.cores} Python worker(s)" if python else ""
-    if chosen.store == "hdfs":
-        settings = [Setting(f"{STATE}providerClass", HDFS, why)]
-        if python:
-            jvm, overhead = overhead_bytes(asked.cluster, 0)
-            settings.append(
-                Setting(
-                    OVERHEAD,
-                    f"{overhead // MIB}m",
-                    Reason(
-                        f"{say_mib(jvm)} for the JVM itself{workers}.",
-                        "Spark's default beside the heap, and --python-worker for each core",
-                    ),
-                )
-            )
-        return None, [*settings, partitions]
+    ]
+
+
+def _set(name: str, value: str, why: str, measurement: str) -> Setting:
+    return Setting(name, value, Reason(why, measurement))
+
+
+def _workers(cluster: Cluster) -> str:
+    if not cluster.python_bytes:
+        return ""
+    return f", {say_mib(cluster.python_bytes)} for {cluster.cores} Python worker(s)"
+
+
+def _beside_the_heap(cluster: Cluster) -> list[Setting]:
+    if not cluster.python_bytes:
+        return []
+    jvm, overhead = overhead_bytes(cluster, 0)
+    why = f"{say_mib(jvm)} for the JVM itself{_workers(cluster)}."
+    default = "Spark's default beside the heap, and --python-worker for each core"
+    return [_set(OVERHEAD, f"{overhead // MIB}m", why, default)]
+
+
+def _of_rocksdb(
+    asked: StoreRequest, store: str, found: Measurements, measured: str
+) -> tuple[MemoryPlan, list[Setting]]:
+    cluster, changelog = asked.cluster, store != "rocksdb"
     load = StateLoad(asked.keys, asked.row_bytes, update_share=asked.update_share)
-    changelog = chosen.store != "rocksdb"
-    bound = _bound(load, asked.cluster, changelog)
-    plan = plan_memory(
-        RocksDBSettings(changelog=changelog, bounded=True, max_memory_bytes=bound), asked.cluster, load
-    )
-    settings = [Setting(f"{STATE}providerClass", ROCKSDB, why)]
+    bound, why_bound = _bound(plan_memory(RocksDBSettings(changelog=changelog), cluster, load))
+    bounded = RocksDBSettings(changelog=changelog, bounded=True, max_memory_bytes=bound)
+    plan = plan_memory(bounded, cluster, load)
+    settings = []
     if changelog:
-        settings.append(
-            Setting(
-                CHANGELOG,
-                "true",
-                Reason(
-                    "A commit writes what a batch changed, and no files of RocksDB.",
-                    quote(found, "rocksdb", asked.keys, asked.update_share) + "; " + measured
-                    if "rocksdb" in found.stores
-                    else measured,
-                ),
-            )
-        )
-    if chosen.store == "rocksdb-v2":
-        settings.append(
-            Setting(
-                f"{STATE}checkpointFormatVersion", "2",
-                Reason("Each attempt of a task writes files with other names.", measured),
-            )
-        )  # fmt: skip
-    settings += [
-        Setting(
+        both = measured
+        if "rocksdb" in found.stores:
+            both = f"{quote(found, 'rocksdb', asked.keys, asked.update_share)}; {measured}"
+        why = "A commit writes what a batch changed, and no files of RocksDB."
+        settings.append(_set(CHANGELOG, "true", why, both))
+    if store == "rocksdb-v2":
+        why = "Each attempt of a task writes files with other names."
+        settings.append(_set(f"{STATE}checkpointFormatVersion", "2", why, measured))
+    return plan, [
+        *settings,
+        _set(
             BOUNDED,
             "true",
-            Reason(
-                "One cache bounds all instances of an executor; each has up to 136 MiB without it.",
-                "8 MiB of block cache and 2 write buffers of 64 MiB (Spark 4.3 and RocksDB 9 by default)",
-            ),
+            "One cache bounds all instances of an executor; each has up to 136 MiB without it.",
+            "8 MiB of block cache and 2 write buffers of 64 MiB (Spark 4.3 and RocksDB 9 by default)",
         ),
-        Setting(
+        _set(
             MAX_MEMORY,
             str(bound // MIB),
-            Reason(
-                f"{_why_bound(load, asked.cluster, changelog)} With it they take "
-                f"{say_bytes(plan.expected or 0)}. streambank plan-memory shows each part.",
-                "the formula, held against measured memory in bench/STORES.md",
-            ),
+            f"{why_bound} With it they take {say_bytes(plan.expected or 0)}. streambank plan-memory shows "
+            "each part.",
+            _BY_FORMULA,
         ),
-        Setting(
+        _set(
             OVERHEAD,
             f"{plan.memory_overhead // MIB}m",
-            Reason(
-                f"The bound with {ALLOCATOR - 1:.0%} for the allocator and {plan.instances} instances, and "
-                f"{say_mib(plan.jvm_overhead)} for the JVM itself{workers}.",
-                "the formula, held against measured memory in bench/STORES.md",
-            ),
+            f"The bound with {ALLOCATOR - 1:.0%} for the allocator and {plan.instances} instances, and "
+            f"{say_mib(plan.jvm_overhead)} for the JVM itself{_workers(cluster)}.",
+            _BY_FORMULA,
         ),
-        partitions,
     ]
-    return plan, settings
 
 
-def _unbound(load: StateLoad, cluster: Cluster, changelog: bool) -> MemoryPlan:
-    return plan_memory(RocksDBSettings(changelog=changelog), cluster, load)
-
-
-def _least_bound(plan: MemoryPlan) -> float:
-    """Enough for one block of each instance."""
-    return plan.instances * MIB * 8 / 7 / 0.5
-
-
-def _bound(load: StateLoad, cluster: Cluster, changelog: bool) -> int:
-    """A bound that leaves room: twice what is expected without it, and enough for each instance."""
-    free = _unbound(load, cluster, changelog)
-    return int(ROUND_BYTES * math.ceil(max(2 * (free.expected or 0), _least_bound(free)) / ROUND_BYTES))
-
-
-def _why_bound(load: StateLoad, cluster: Cluster, changelog: bool) -> str:
-    free = _unbound(load, cluster, changelog)
-    takes = f"Without a bound the {free.instances} instances of an executor are expected to take"
-    if 2 * (free.expected or 0) >= _least_bound(free):
-        return f"{takes} {say_bytes(free.expected or 0)}; this is twice that, rounded up."
-    return f"{takes} {say_bytes(free.expected or 0)}; this is the least that has room for a block of each."
+def _bound(free: MemoryPlan) -> tuple[int, str]:
+    """A bound that leaves room, and why: twice what is expected without it, and enough for each instance."""
+    expected = free.expected or 0
+    least = free.instances * MIB * 8 / 7 / 0.5  # a block of each
+    why = (
+        "this is twice that, rounded up."
+        if 2 * expected >= least
+        else ("this is the least that has room for a block of each.")
+    )
+    return int(ROUND_BYTES * math.ceil(max(2 * expected, least) / ROUND_BYTES)), (
+        f"Without a bound the {free.instances} instances of an executor are expected to take "
+        f"{say_bytes(expected)}; {why}"
+    )
 
 
 def _unknown(asked: StoreRequest, found: Measurements) -> list[str]:
