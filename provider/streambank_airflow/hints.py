@@ -83,7 +83,7 @@ OPERATORS = {verb.dag: verb.operator for verb in VERBS.values() if verb.dag}
 _ON_THE_PAGE = re.compile(r"list|job status( [^ -][^ ]*)?")
 """Commands that show what the job's page shows."""
 _ALWAYS = frozenset({"all", "generation"})
-"""Options for what is always so in Airflow."""
+"""Options that say nothing there: an operator is of a job, and restores it into its next generation."""
 
 
 class Field(NamedTuple):
@@ -336,8 +336,8 @@ class _Words:
     def of(self, text: str) -> str:
         for said, instead in _WORDS:
             text = said.sub(instead, text)
-        # Commands for a shell keep their options.
-        parts = _FOR_A_SHELL.split(_COMMAND.sub(self._command, text))
+        text = _COMMAND.sub(self._command, text)
+        parts = _FOR_A_SHELL.split(text)  # commands for a shell keep their options
         self.names_operator = bool(re.search(rf"perator\b|<job>\.(?:{'|'.join(OPERATORS)})\b", text))
         parts[::2] = [_OPTION.sub(self._option, part) for part in parts[::2]]
         return "".join(parts)
