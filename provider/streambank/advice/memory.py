@@ -247,7 +247,6 @@ def plan_queries(
 
 
 def _instances(queries: Mapping[str, tuple[Cluster, StateLoad | None]]) -> tuple[int, int | None]:
-    """Instances in the fullest executor, and with one executor fewer; None where there is only one."""
     clusters = [cluster for cluster, _ in queries.values()]
     fewer = clusters[0].executors - 1
     after = sum(cluster.instances(fewer) for cluster in clusters) if fewer else None

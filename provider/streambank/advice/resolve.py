@@ -296,7 +296,6 @@ def warnings_of_job(
 
 
 def _with_master(declared: Declared | None) -> Declared | None:
-    """The same, with the master among the settings."""
     if declared is None:
         return None
     conf = declared.conf

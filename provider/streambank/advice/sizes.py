@@ -239,7 +239,6 @@ def _check(keys: int | None, row_bytes: int, load: LoadRequest) -> None:
 
 
 def _check_combined(load: LoadRequest) -> None:
-    """Refuse what would be ignored beside something else."""
     apart = (
         ("--window", load.window_s, "--dedup", load.dedup_s, "Plan each operator by itself."),
         ("--window", load.window_s, "--ttl", load.ttl_s, "Plan each operator by itself."),

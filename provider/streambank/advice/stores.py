@@ -312,7 +312,6 @@ def _reasons(
 
 
 def _in_heap(asked: StoreRequest, found: Measurements) -> str:
-    """What HDFS-backed state takes of the heap, and whether it can."""
     each = _heap_bytes(asked, "hdfs", found) / asked.cluster.executors
     room = user_bytes(asked.cluster.heap_bytes)
     takes = (

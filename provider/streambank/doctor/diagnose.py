@@ -277,7 +277,6 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
 
 
 def _own(query: Query) -> dict[str, str]:
-    """What of Streambank's and Spark's must not lie where the query reads or writes."""
     found = {"checkpoint": query.checkpoint.uri}
     if query.repository is not None:
         found["repository"] = normalize_location(query.repository)
@@ -423,7 +422,6 @@ def _repository(
 
 
 def _file_sinks(query: Query) -> dict[str, Store]:
-    """Those that the last driver wrote to, by its own word."""
     description = query.facts.get("sink")
     if not isinstance(description, str):
         return {}
@@ -432,7 +430,6 @@ def _file_sinks(query: Query) -> dict[str, Store]:
 
 
 def _sinks(query: Query) -> QuerySinks:
-    """What it writes to, by its last driver's word and its declaration."""
     description, query_id = query.facts.get("sink"), query.facts.get("query_id")
     if query_id is None and query.savepoints:
         query_id = query.savepoints[0].query_id
@@ -464,7 +461,6 @@ def _unguarded_sinks(query: Query) -> dict[str, str]:
 
 
 def _tables(query: Query) -> Iterator[TableStanding]:
-    """How the tables that it writes to stand against its newest savepoint."""
     newest = query.savepoints[0] if query.savepoints else None
     if newest is None:
         return

@@ -195,7 +195,6 @@ def _inspect(store: Store) -> tuple[Inspection, ClosurePlanner]:
 
 
 def _measured(store: Store, planner: ClosurePlanner) -> tuple[Point, ...]:
-    """What the checkpoint's files tell of its batches; nothing before the first commit."""
     if not planner.index.commits:
         return ()
     return tuple(measure_checkpoint(store, planner=planner).history.points)
@@ -212,7 +211,6 @@ def _savepoints(
 
 
 def _recent(records: Records) -> tuple[ProgressRecord, ...]:
-    """The newest records, from the newest file backwards."""
     found: list[ProgressRecord] = []
     for key in reversed(records.keys):
         segment = read_segment(records.store, key)

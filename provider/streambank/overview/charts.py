@@ -113,7 +113,6 @@ def _second(moment: datetime) -> int:
 
 
 def _partitions(judged: Sequence[Judged]) -> dict[str, list[dict[str, Any]]]:
-    """The largest partitions of all stores, and each store, the least even first."""
     stores = [(one.query, store) for one in judged if one.skew is not None for store in one.skew.stores]
     stores.sort(key=lambda one: (one[1].uneven, one[1].skew or 0.0), reverse=True)
     partitions = [

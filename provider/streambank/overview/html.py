@@ -81,7 +81,6 @@ def page_html(name: str, at: str, line: Mapping[str, Any] | None, parts: Mapping
 
 @cache
 def _script() -> str:
-    """The modules as one script: each is a function, which runs when it is first needed."""
     modules = {
         file.name: _module(file.read_text("utf-8"))
         for folder in ("static", "file")

@@ -157,7 +157,6 @@ def _longest(points: Sequence[Point], metric: str) -> float | None:
 
 
 def _operation(look: Look, records: JobControl, status: JobStatus) -> dict[str, Any]:
-    """Who works on the job, and what waits for a person."""
     view = None if status.operation_state is None else records.operation_lock.view()
     busy = view if view is not None and view.state != "ended" else None
     holder = busy.holder if busy is not None else None

@@ -57,7 +57,6 @@ def log_part(job: Job, control: JobControl, status: JobStatus, plain: Plain) -> 
 
 
 def _failed_before(control: JobControl, launch_id: str) -> Handle | None:
-    """The newest driver before this one of which the records say that it failed; None for none."""
     for record in reversed(list(control.events(newest=EVENTS))):
         event, driver = record.data, record.data.get("launch_id")
         failed = event.get("failure") or event.get("failed") or event.get("kind") == "driver-died"

@@ -49,7 +49,6 @@ def repository_part(look: Look) -> dict[str, Any]:
 
 
 def _stored(repository: Repository) -> dict[str, Any]:
-    """How much its files take, of all jobs that share it."""
     every = (info for folder in _FOLDERS for info in repository.store.list(folder))
     sizes = [info.size_bytes for info in islice(every, FILES + 1)]
     return {"bytes": sum(sizes[:FILES]), "objects": len(sizes[:FILES]), "partial": len(sizes) > FILES}

@@ -176,7 +176,6 @@ def _words(name: str) -> str:
 
 
 def _sink(sink: Mapping[str, Any]) -> str:
-    """What a sink is and where it writes; each once."""
     kind, path = sink.get("kind"), sink.get("path")
     if not path:
         return str(kind)

@@ -169,7 +169,6 @@ def _status(look: Look) -> dict[str, Any]:
 
 
 def _findings(job: Job) -> dict[str, Any]:
-    """What the doctor finds, each in words: what was seen, what it means, what to do."""
     return {
         "findings": [
             {

@@ -207,6 +207,5 @@ def _stream(control: JobControl, teller: str) -> RecordStream:
 
 
 def _latest(records: RecordStream) -> tuple[int, OpenAlerts]:
-    """The newest record's number and what it says; 0 and nothing where there is none."""
     record = records.latest()
     return (0, OpenAlerts()) if record is None else (record.number, read_told(record.data))

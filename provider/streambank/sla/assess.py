@@ -272,7 +272,6 @@ def _job_history(
 
 
 def _named_history(location: str, query: str, wanted: Sequence[Objective], now: datetime) -> History:
-    """By records that somebody names; nothing is kept beside them."""
     return hourly_history(replace(Records.at(location), query=query), _windows(wanted, now))
 
 
@@ -287,7 +286,6 @@ def _windows(wanted: Sequence[Objective], now: datetime) -> Windows:
 
 
 def _measured(location: str) -> History:
-    """What a checkpoint tells; nothing before its first batch."""
     try:
         return measure_checkpoint(open_store(location)).history
     except NotFoundError as error:

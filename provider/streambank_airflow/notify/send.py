@@ -191,7 +191,6 @@ def _failure(notifier: Any, error: Exception, secrets: Any) -> NotifierError:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """A text as addresses have it."""
     yield quote(text, errors="replace")
     yield quote(text, "", errors="replace")
     yield quote_plus(text, errors="replace")

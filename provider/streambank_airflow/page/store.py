@@ -174,7 +174,6 @@ class PageStore:
         return head.get("of") != digest or head.get("format") != FORMAT
 
     def _drop_part(self, name: str) -> None:
-        """Delete a part that no line names any more."""
         key = part_key(name)
         head = _head(self.values.get(key))
         self.values.delete(key)
@@ -297,7 +296,6 @@ def as_json(value: Any) -> str:
 
 
 def _digests(line: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The digest of each part that a line names."""
     parts = (line or {}).get("parts")
     if not isinstance(parts, Mapping):
         return {}
@@ -310,7 +308,6 @@ def _head(value: Any) -> dict[str, Any]:
 
 
 def _notes(head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The notes of pieces in a head."""
     notes = head.get("notes")
     return [one for one in notes if isinstance(one, dict)] if isinstance(notes, list) else []
 

@@ -166,7 +166,6 @@ def _was_cleaned(listing: Iterable[str]) -> bool:
 
 
 def _needed(savepoints: Sequence[Manifest], holds: bool) -> tuple[float, str]:
-    """The longest of the takes for which the time counted, and a sentence about it."""
     took = [
         (float(seconds), replans, savepoint.savepoint)
         for savepoint in savepoints

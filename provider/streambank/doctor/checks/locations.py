@@ -157,7 +157,6 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
 
 
 def _effect(disk: Disk, *, refused: bool) -> str:
-    """What fails on a disk where there is no room, by what lies there."""
     names = {place.what for place in disk.places}
     fail = ["batches"] * any(place.needed for place in disk.places)
     fail += ["savepoints"] * ("repository" in names) + ["whatever needs temporary files"] * (
@@ -206,7 +205,6 @@ def check_openness(checkpoint: str, repository: str) -> Iterator[Finding]:
 
 
 def _storage(location: str, mount_of: MountOf) -> str | None:
-    """What a location is on, as far as that can be told."""
     path = local_path(location)
     if path is not None:
         mount = mount_of(path)

@@ -102,7 +102,6 @@ def check_memory(
 
 
 def _room(conf: SparkConf, machine_bytes: int | None) -> tuple[int | None, str]:
-    """What one JVM has outside of its heap, and where that is from."""
     if conf.in_containers:
         return (
             conf.overhead_bytes,
@@ -157,7 +156,6 @@ def _against_room(
 
 
 def _may_take(closure: Closure, conf: SparkConf, executors: int) -> tuple[int, str]:
-    """What the settings let RocksDB take at least in one executor, and how that comes about."""
     if conf.is_on(BOUNDED):
         limit_mb = conf.whole(MAX_MEMORY) or DEFAULT_MAX_MEMORY_MB
         return limit_mb * MIB, f"{BOUNDED} is on, with {conf.said(MAX_MEMORY)} of {limit_mb} MiB"

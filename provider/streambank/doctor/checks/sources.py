@@ -200,7 +200,6 @@ def check_asked(newest: Manifest | None) -> Iterator[Finding]:
 
 
 def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[str, int], str]:
-    """The last entry of each source's log that need not be read again, and what it is of."""
     if oldest is not None:
         said = [source for source in oldest.sources if isinstance(source, Mapping)]
         offsets = {str(one.get("source")): one.get("offset") for one in said}

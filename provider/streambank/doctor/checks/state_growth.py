@@ -134,7 +134,6 @@ def _growth(operator: int, points: Sequence[Point]) -> str | None:
 
 
 def _removed(operator: int, point: Point) -> float:
-    """The most rows that any batch of a point removed."""
     of: Mapping[str, float] = (
         point.operators if point.stretch is None else point.stretch.highest.operators
     ).get(operator, {})

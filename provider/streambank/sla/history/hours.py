@@ -121,7 +121,6 @@ class HourlyScan:
         return next((head.at for head in heads if head is not None), None)
 
     def _kept(self, begin: int, newest: datetime) -> KeptHours:
-        """Hours that are kept and still right."""
         if self._files is None:
             return KeptHours()
         over = self._over(newest)
@@ -143,7 +142,6 @@ class HourlyScan:
         return late
 
     def _write(self, kept: KeptHours, made: Mapping[int, Sequence[Point]], again: int) -> None:
-        """Keep what was made, with what was kept of the same day."""
         if not self._keep or not made:
             return
         day = again // DAY_HOURS

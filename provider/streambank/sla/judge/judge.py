@@ -111,7 +111,6 @@ def judge(
 
 
 def _gauges(wanted: Sequence[Objective], now: datetime, facts: Facts) -> dict[str, WindowGauge | TrendGauge]:
-    """What measures each objective about the history."""
     found: dict[str, WindowGauge | TrendGauge] = {}
     limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].metrics]
     for one in wanted:
@@ -124,7 +123,6 @@ def _gauges(wanted: Sequence[Objective], now: datetime, facts: Facts) -> dict[st
 
 
 def _of_history(history: History, walk: _Pass, now: datetime, facts: Facts) -> tuple[Level, str, list[str]]:
-    """The level of a history that could be read, why, and what was odd."""
     odd = []
     if walk.replaced:
         epochs = ", ".join(map(str, sorted(walk.by_epoch)))

@@ -176,7 +176,6 @@ def _size(objective: Objective, subject: str) -> Size:
 
 
 def _evidence(size: Size, growth: Growth) -> Iterable[str]:
-    """The rate, what it rests on, and how good such forecasts were."""
     low, high = (
         "unknown" if end is None else say(end / _HOURS, size.rate) for end in (growth.low, growth.high)
     )
