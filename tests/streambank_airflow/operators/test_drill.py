@@ -101,7 +101,7 @@ def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
     assert "| Differs | the output of batch" in xcom(run, "drill", REPORT_KEY)
     said = capfd.readouterr().out
     assert "The drill of job flights failed at the step compare: The copy did not compute" in said
-    assert "run RunDrillOperator with `keep=True`" in said
+    assert "RunDrillOperator with `keep=True` leaves the copy" in said
     run_dag(dag)
     (alert,) = told(chat)
     assert alert.startswith("drill-failed: one_drill.drill: The drill of job flights failed at the step")
