@@ -204,7 +204,7 @@ def test_a_job_whose_checkpoint_is_gone_is_left_to_a_restore(
     assert task_states(run) == {"task": "failed"}
     out = capfd.readouterr().out
     assert "checkpoint-lost" in out
-    assert "Run RestoreSavepointOperator." in out
+    assert "Restore a savepoint: run RestoreSavepointOperator." in out
 
 
 def test_a_stop_is_at_a_batch_boundary_and_takes_a_savepoint_where_wanted(managed: Managed) -> None:
