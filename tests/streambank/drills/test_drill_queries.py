@@ -134,10 +134,12 @@ def test_an_application_that_does_not_start_fails_all(job: Job, monkeypatch: pyt
     saved(job)
 
     def refuse(control: JobControl) -> None:
-        raise RefusedError("No driver is started here.", code="job-running", hint="")
+        raise RefusedError("No driver is started here.", code="job-running", hint="Stop it.")
 
     noting(monkeypatch, refuse)
-    assert drilled(job).failed_queries == ("a", "b")
+    report = drilled(job)
+    assert report.failed_queries == ("a", "b")
+    assert report.hint == "Stop it." and "hint" not in report.to_dict()
     assert known(job) == {"a": False, "b": False}
     assert next(outcomes(job.records())).failed.startswith("failed at the step launch: ")
 

@@ -333,6 +333,7 @@ def test_where_there_is_no_savepoint_the_drill_has_failed(managed: Managed) -> N
     managed.repository.store.delete(manifest_key("flights", savepoint))
     report = drill_each(asked(managed))
     assert (report.passed, report.to_dict()["code"]) == (False, "no-such-savepoint")
+    assert report.hint and "hint" not in report.to_dict()
     (failed,) = outcomes(managed.control)
     assert failed.failed.startswith("of each savepoint failed: at the step choose: There is no savepoint of")
 

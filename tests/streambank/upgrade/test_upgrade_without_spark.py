@@ -283,7 +283,7 @@ def test_the_old_code_goes_on_where_no_savepoint_can_be_taken(
 
     monkeypatch.setattr(swapping, "stop_job", full_disk)
     done = upgraded(managed)
-    assert (done.state, done.code) == ("refused", "disk-full")
+    assert (done.state, done.code, done.hint) == ("refused", "disk-full", "Make room.")
     assert runs(managed) == old and epoch(managed) == 2
 
 
