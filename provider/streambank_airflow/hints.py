@@ -100,7 +100,7 @@ class Field(NamedTuple):
     value: str = ""
 
 
-_OF_RESTORE = (
+_FIELDS = (
     Field("restore", SINK.title, "sink", "sink"),
     Field("restore", SOURCE.title, "source", "source"),
     Field("restore", "What becomes of the savepoint", "mode", "mode"),
@@ -108,6 +108,7 @@ _OF_RESTORE = (
     Field("restore", "New output directories", "new_sinks", "new-sink"),
     Field("restore", "Repository", "repository", "from"),
     Field("restore", "Savepoint", "savepoint", "savepoint"),
+    Field("rescale", "Partitions", "partitions", "partitions"),
 )
 _FORMS = {
     "drill": DrillOptions,
@@ -122,7 +123,7 @@ _FORMS = {
 @cache
 def fields() -> dict[tuple[str, str], Field]:
     """The fields that a hint may name, by DAG and option; by the option alone the first that has it."""
-    found = {(field.verb, field.flag): field for field in (*_OF_RESTORE, *_of_forms())}
+    found = {(field.verb, field.flag): field for field in (*_FIELDS, *_of_forms())}
     return {("", field.flag): field for field in reversed(found.values())} | found
 
 
@@ -147,6 +148,7 @@ _ARGUMENTS = {
     "older-than": "older_than_s",
     "partitions": "partitions",
     "pinned": "pinned",
+    "provider": "provider",
     "purge": "PurgeQuarantineOperator",
     "quarantine": "quarantine",
     "scratch": "scratch",
@@ -156,7 +158,7 @@ _ARGUMENTS = {
 }
 """Option that no form has -> the argument of an operator, or the operator."""
 _PLACEHOLDERS = frozenset(
-    {"DIR", "HOST:PORT", "JOB", "LOCATION", "N", "NAME", "OLD=NEW", "SAVEPOINT", "SITE"}
+    ("DIR", "DIRECTORY", "HOST:PORT", "JOB", "LOCATION", "N", "NAME", "OLD=NEW", "SAVEPOINT", "SITE")
 )
 """What a hint says where a person chooses."""
 _IN_SENTENCES = frozenset({"sink", "source", "mode", "into", "new-sink", "unrehearsed"})

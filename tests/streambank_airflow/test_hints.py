@@ -181,21 +181,14 @@ def test_what_doctor_finds_has_a_hint_in_airflows_words() -> None:
 APART = {
     "streambank/checkpoint/schema/key.py": "a hint of bad-key-text",
     "streambank/cleaning/left_directories.py": "the hint of left-directory is made of it",
-    "streambank/control/lease.py": "a hint of lease-held",
     "streambank/control/signed.py": "what a signature is of",
-    "streambank/doctor/checks/damage.py": "of a checkpoint without a job",
     "streambank/doctor/checks/installation.py": "for a shell: pip, and the interpreter of the drivers",
     "streambank/doctor/checks/rows.py": "an option of a Spark program, for both",
     "streambank/doctor/diagnose.py": "of a checkpoint without a job",
     "streambank/doctor/subject.py": "of a checkpoint without a job",
-    "streambank/driver/preflight.py": "a hint of repository-lost",
     "streambank/recovery/sinks/tables.py": "a hint of sink-log-not-retained",
-    "streambank/repository/header.py": "a hint of header-missing",
-    "streambank/repository/objects/index.py": "a hint of index-damaged",
-    "streambank/repository/objects/packs.py": "a hint of pack-damaged",
     "streambank/repository/signatures.py": "what a signature is of",
     "streambank/savepoint/sign.py": "a hint of not-signed",
-    "streambank/savepoint/verify.py": "hints of findings, which the log of a verification leaves out",
     "streambank/storage/fsspec/errors.py": "an option of Hadoop's",
     "streambank_airflow/dags/forms/recovery.py": "it says where ids are listed, the task second",
     "streambank_airflow/hints.py": "what is looked for",
@@ -231,7 +224,8 @@ def test_no_other_text_of_the_engine_names_the_command_line_in_airflow() -> None
         (name, said)
         for name, tree in modules()
         for said in _said_otherwise(tree)
-        if speaks_cli(in_words(said)) and not said.strip().startswith("--")
+        if speaks_cli(said if name.startswith("streambank_airflow") else in_words(said))
+        and not said.strip().startswith("--")
     }
     assert sum(speaks_cli(said) for _, tree in modules() for said in _said_otherwise(tree)) > len(found) + 10
     assert {name for name, _ in found} == APART.keys(), sorted(one for one in found if one[0] not in APART)
@@ -368,7 +362,7 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}
     named |= {field.title for field in fields().values()}
     assert len(named) > 15
-    assert named - titles == {"Repository"}, "which a form has where there is a replica"
+    assert named <= titles
 
 
 def test_lost_records_are_restored_before_they_are_given_up() -> None:
