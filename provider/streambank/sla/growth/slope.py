@@ -4,8 +4,8 @@
 * With a season, only values of the same hour of different days are paired: the seasonal Kendall slope of
   Hirsch, Slack and Smith (1982), for which a wave that comes every day is no trend at all.
 * Interval: Sen's, from the variance of Kendall's S. What was measured one hour after the other is no
-  independent evidence, which would make it far too narrow: with a season the variance is widened by the
-  covariances of Hirsch and Slack (1984).
+  independent evidence, which would make it far too narrow: with a season the variance is widened by what
+  the hours have in common.
 """
 
 from __future__ import annotations
@@ -103,10 +103,11 @@ def _variance(groups: Sequence[Sequence[Cell]]) -> float:
 
 
 def _covariances(groups: Sequence[Sequence[Cell]], period: int) -> float:
-    """What the seasons have in common (Hirsch and Slack 1984): an hour is like the one before.
+    """What the seasons have in common: an hour is like the one before.
 
-    The sum over all pairs of seasons of (K + 4 R - n (n_g + 1) (n_h + 1)) / 3, in which K and R are sums of
-    products; so squares of sums, without each season's own square, do, and pairs need not be gone through.
+    The sum over all pairs of seasons of their correlation times the variance of one. The correlation is how
+    often both change alike from a day to another, of n (n - 1) / 2 pairs of days; the variance is
+    n (n - 1) (2 n + 5) / 18. Squares of sums, without each season's own square, do for pairs of seasons.
     """
     by_segment: dict[int, list[dict[int, float]]] = {}
     for group in groups:
@@ -115,21 +116,16 @@ def _covariances(groups: Sequence[Sequence[Cell]], period: int) -> float:
     total = 0.0
     for columns in by_segment.values():
         days = sorted({day for column in columns for day in column})
+        alike = 0
         for earlier, later in combinations(days, 2):
             signs = [
                 _sign(column[later] - column[earlier])
                 for column in columns
                 if earlier in column and later in column
             ]
-            total += sum(signs) ** 2 - sum(map(abs, signs))
-        rows = [dict(zip(column, ranks([*column.values()]), strict=True)) for column in columns]
-        for day in days:
-            # A day without that hour is given the middle rank, as they do.
-            ranked = [row.get(day, (len(row) + 1) / 2) for row in rows]
-            total += 4 * (sum(ranked) ** 2 - sum(rank * rank for rank in ranked))
-        sizes = [len(column) + 1 for column in columns]
-        total -= len(days) * (sum(sizes) ** 2 - sum(size * size for size in sizes))
-    return total / 3
+            alike += sum(signs) ** 2 - sum(map(abs, signs))
+        total += alike * (2 * len(days) + 5) / 9
+    return total
 
 
 def _interval(slopes: Sequence[float], variance: float) -> tuple[float, float]:
@@ -141,21 +137,6 @@ def _interval(slopes: Sequence[float], variance: float) -> tuple[float, float]:
         slopes[low] if low >= 0 else -math.inf,
         slopes[high] if high < len(slopes) else math.inf,
     )
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1 on; equal values share the middle of theirs."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
-    begin = 0
-    while begin < len(order):
-        end = begin
-        while end < len(order) and values[order[end]] == values[order[begin]]:
-            end += 1
-        for position in order[begin:end]:
-            found[position] = (begin + end + 1) / 2
-        begin = end
-    return found
 
 
 def _sign(number: float) -> int:
