@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streambank.code.chosen import as_chosen, choose_code, chosen_records, newest_choice
+from streambank.code.chosen import CHOSEN, as_chosen, choose_code, newest_choice
 from streambank.code.code import Code
 from streambank.code.kept import why_not_here
 from streambank.code.vouched import is_vouched, state_folder, vouch
@@ -64,7 +64,7 @@ def theirs(job: Job, tmp_path: Path) -> Code:
 def plant(job: Job, code: Code, why: str = "") -> None:
     """A choice as an upgrade would leave it, by somebody who can write among the records and nothing else."""
     declared = Code.declared(job)
-    chosen_records(job.records()).append(
+    job.records().signed(CHOSEN).append(
         {
             "instead_of": declared.identity,
             "instead_of_unread": declared.identity_unread,
@@ -72,6 +72,7 @@ def plant(job: Job, code: Code, why: str = "") -> None:
             "at": "2026-11-29T10:00:00.000Z",
             "by": {"user": "eve"},
             "why": why,
+            "proven": True,
         }
     )
 
@@ -135,9 +136,9 @@ def test_what_this_user_chose_runs(job: Job) -> None:
 
 def test_it_counts_for_no_other_job_and_no_other_place(job: Job, tmp_path: Path) -> None:
     chosen_here(job, args=("as", "chosen"))
-    (record,) = chosen_records(job.records()).all()
+    (record,) = job.records().signed(CHOSEN).all()
     for other in (replace(job, name="another"), replace(job, control=str(tmp_path / "elsewhere"))):
-        chosen_records(other.records()).append(record.data)
+        other.records().signed(CHOSEN).append(record.data)
         assert refused(other).code == "code-not-proven"
 
 
@@ -154,13 +155,13 @@ def test_it_counts_in_the_same_place_by_another_of_its_names() -> None:
 
 def test_a_choice_of_before_does_not_come_back(job: Job) -> None:
     chosen_here(job, args=("first",))
-    (first,) = chosen_records(job.records()).all()
+    (first,) = job.records().signed(CHOSEN).all()
     chosen_here(job, args=("second",))
     assert as_chosen(job, job.records())[0].args == ("second",)
-    chosen_records(job.records()).append(first.data)
+    job.records().signed(CHOSEN).append(first.data)
     assert refused(job).code == "code-not-proven"
     choose_code(job.records(), Code.declared(job), None, by=BY, why="")
-    chosen_records(job.records()).append(first.data)
+    job.records().signed(CHOSEN).append(first.data)
     assert refused(job).code == "code-not-proven"
 
 

@@ -153,7 +153,7 @@ def test_a_generation_is_that_of_its_number(tmp_path: Path) -> None:
     first = control.generations().ensure_first("file:///ck", by=BY)
     plant(control.generations().records, 2, first.to_dict())
     for ask in (control.generation, control.generations().all):
-        with pytest.raises(FormatError, match="says that it is that of 1") as caught:
+        with pytest.raises(FormatError, match="says that it is number 1") as caught:
             ask()
         assert caught.value.code == "damaged-record"
     plant(control.generations().records, 2, first.to_dict() | {"generation": 2})

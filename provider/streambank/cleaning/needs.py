@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from streambank.control.claims import Holder
 from streambank.control.control import JobControl
-from streambank.control.records import RecordStream, read_or_empty
+from streambank.control.records import read_or_empty
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import time_or_none
 from streambank.repository.catalog import heads
@@ -30,7 +30,7 @@ def writers(control: JobControl, query: str, now: datetime) -> dict[str | None, 
     """
     view = control.lease.view()
     found: dict[str | None, str] = {}
-    for record in RecordStream(control.store, f"queries/{query}").history():
+    for record in control.stream(f"queries/{query}").history():
         location, epoch = record.data.get("checkpoint"), record.data.get("epoch")
         if not isinstance(location, str) or not isinstance(epoch, int):
             continue

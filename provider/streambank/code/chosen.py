@@ -17,8 +17,6 @@ from streambank.code.code import Code
 from streambank.code.kept import runnable
 from streambank.code.vouched import check_vouched, forget_choices, is_vouched, unproven, vouch
 from streambank.control.control import JobControl
-from streambank.control.records import RecordStream
-from streambank.core.shape import decode
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.local.modes import close_directory
@@ -64,16 +62,6 @@ class CodeChoice:
         return declared.identity == self.instead_of
 
 
-def chosen_records(control: JobControl) -> RecordStream:
-    """The stream of what was chosen, signed like all records that decide."""
-    return RecordStream(control.store, CHOSEN, signer=control.signer)
-
-
-def upgrade_records(control: JobControl) -> RecordStream:
-    """The stream of what upgrades remember, signed likewise."""
-    return RecordStream(control.store, UPGRADES, signer=control.signer)
-
-
 def newest_choice(control: JobControl) -> CodeChoice | None:
     """What was chosen last; None where nothing ever was.
 
@@ -81,13 +69,13 @@ def newest_choice(control: JobControl) -> CodeChoice | None:
         FormatError: The record is damaged (code `damaged-record`).
         IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
     """
-    record = chosen_records(control).latest()
+    record = control.signed(CHOSEN).latest()
     if record is None:
         return None
-    return decode(
+    return record.decode(
         CodeChoice,
-        {"why": "", **record.data, "proven": is_vouched(control, "choice", record.data)},
-        f"record {chosen_records(control).describe(record.number)}",
+        lacking={"why": ""},
+        known={"proven": is_vouched(control, "choice", record.data)},
         hint="It was cut off or edited. Once you know which code the job has to run, move it away.",
     )
 
@@ -114,7 +102,7 @@ def choose_code(
         check_vouched(control, code)
         vouch(control, "choice", data)  # before the record: no moment has one that nobody vouches for
     close_directory(f"{control.store.uri}/{CHOSEN}", 0o770)
-    chosen_records(control).append(data)
+    control.signed(CHOSEN).append(data)
     forget_choices(control, data)
 
 
@@ -148,8 +136,8 @@ def needed_programs(control: JobControl) -> set[str]:
     """Digests of the programs that what was chosen, or the newest upgrade, may have to run again."""
     found: set[str] = set()
     for stream, names in (
-        (chosen_records(control), ("code",)),
-        (upgrade_records(control), ("before", "after")),
+        (control.signed(CHOSEN), ("code",)),
+        (control.signed(UPGRADES), ("before", "after")),
     ):
         record = stream.latest()
         data = record.data if record is not None else {}

@@ -48,7 +48,6 @@ from streambank.control.signed import Signer
 from streambank.control.watch import Watches
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_job_name
-from streambank.core.shape import decode
 from streambank.core.signing import signing_keys
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
@@ -140,10 +139,10 @@ class JobControl:
         record = self.desired_records.latest()
         if record is None:
             return None
-        return decode(
+        return record.decode(
             Desired,
-            {"by": {}, "why": "", **record.data, "number": record.number},
-            f"record {self.desired_records.describe(record.number)}",
+            lacking={"by": {}, "why": ""},
+            known={"number": record.number},
             hint="It was cut off or edited. Say again what is meant to be: start or stop the job.",
         )
 
@@ -182,6 +181,16 @@ class JobControl:
             ),
             None,
         )
+
+    # Its other streams.
+
+    def stream(self, prefix: str) -> RecordStream:
+        """The records under a prefix that decide nothing, and are not signed."""
+        return RecordStream(self.store, prefix)
+
+    def signed(self, prefix: str) -> RecordStream:
+        """The records under a prefix that decide something; they are signed where there are keys."""
+        return RecordStream(self.store, prefix, signer=self.signer)
 
     # Which directory counts.
 
@@ -262,14 +271,13 @@ class JobControl:
 
         Written by the runner once per start of a query; `query_facts` documents the fields.
         """
-        RecordStream(self.store, f"queries/{query or MAIN}").append({"at": to_json_time(utc_now()), **facts})
+        self.stream(f"queries/{query or MAIN}").append({"at": to_json_time(utc_now()), **facts})
 
     def query_facts(self, query: str | None = None) -> JsonDict | None:
         """What the last driver learnt about a query; None before the first start.
 
         Fields: `at`, `epoch`, `generation`, `query_id`, `run_id`, `sink` (Spark's `sink().toString()`, such
-            as
-        `FileSink[file:/data/out]`), `sources` (a list of such strings), `spark_version`.
+        as `FileSink[file:/data/out]`), `sources` (a list of such strings), `spark_version`.
         """
-        record = RecordStream(self.store, f"queries/{query or MAIN}").latest()
+        record = self.stream(f"queries/{query or MAIN}").latest()
         return None if record is None else record.data

@@ -19,11 +19,13 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.operation import Operation
-from streambank.control.records import Record, RecordStream
+from streambank.control.records import Record
 from streambank.core.errors import ConflictError, RefusedError
-from streambank.core.shape import JsonObject, decode
+from streambank.core.shape import JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
+
+BEGUN, REFRESHED = "refreshes", "refreshed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class CopiedQuery(JsonObject):
 def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mapping[str, str]) -> int:
     """Leave behind which directories a refresh is about to fill."""
     data = {"at": to_json_time(utc_now()), "by": dict(by), "directories": list(directories)}
-    return begun_records(control).append(data)
+    return control.signed(BEGUN).append(data)
 
 
 def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -52,12 +54,9 @@ def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]
     Raises:
         FormatError: A record is damaged (code `damaged-record`).
     """
-    begun = begun_records(control)
-    for record in begun.all():
-        directories = decode(
+    for record in control.signed(BEGUN).all():
+        directories = record.decode(
             tuple[str, ...],
-            record.data.get("directories"),
-            f"record {begun.describe(record.number)}",
             at="directories",
             hint="Move it away. What that refresh has left is then not removed by itself.",
         )
@@ -66,12 +65,12 @@ def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]
 
 def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:
     """Drop the records of refreshes none of whose directories is there any more."""
-    begun_records(control).drop(numbers)
+    control.signed(BEGUN).drop(numbers)
 
 
 def last_refresh(control: JobControl) -> int:
     """The number of the newest refresh that was done; 0 where there was none."""
-    return max(refreshed_records(control).numbers(), default=0)
+    return max(control.signed(REFRESHED).numbers(), default=0)
 
 
 def commit_refresh(
@@ -87,7 +86,7 @@ def commit_refresh(
     """
     said = {"at": to_json_time(utc_now()), **details}
     record = {**said, "queries": {name: one.to_dict() for name, one in queries.items()}}
-    if not refreshed_records(control).create(seen + 1, record):
+    if not control.signed(REFRESHED).create(seen + 1, record):
         raise ConflictError(
             f"Another refresh of the copy {control.name} was done meanwhile.",
             code="generation-moved",
@@ -115,8 +114,8 @@ def copied(control: JobControl) -> dict[str, CopiedQuery]:
     Raises:
         FormatError: The newest record is damaged (code `damaged-record`).
     """
-    record = refreshed_records(control).latest()
-    return {} if record is None else queries_of(control, record)
+    record = control.signed(REFRESHED).latest()
+    return {} if record is None else queries_of(record)
 
 
 def is_refreshed(control: JobControl, query: str, made: CopiedQuery) -> bool:
@@ -158,30 +157,18 @@ def outputs_unknown(control: JobControl, query: str, generation: Generation) -> 
 
 def committed_refreshes(control: JobControl) -> Iterator[dict[str, CopiedQuery]]:
     """What each refresh made of a copy, newest first."""
-    for record in refreshed_records(control).newest_first():
-        yield queries_of(control, record)
+    for record in control.signed(REFRESHED).newest_first():
+        yield queries_of(record)
 
 
-def queries_of(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
+def queries_of(record: Record) -> dict[str, CopiedQuery]:
     """What a record in `refreshed/` says of each query.
 
     Raises:
         FormatError: It is incomplete (code `damaged-record`).
     """
-    return decode(
+    return record.decode(
         dict[str, CopiedQuery],
-        record.data.get("queries"),
-        f"record {refreshed_records(control).describe(record.number)}",
         at="queries",
         hint="It says which directories are the copy. Move the record away, and make the copy again.",
     )
-
-
-def begun_records(control: JobControl) -> RecordStream:
-    """The records of which directories refreshes fill, and may remove; signed where there are keys."""
-    return RecordStream(control.store, "refreshes", signer=control.signer)
-
-
-def refreshed_records(control: JobControl) -> RecordStream:
-    """The records by which a copy changes; they are signed where there are keys."""
-    return RecordStream(control.store, "refreshed", signer=control.signer)

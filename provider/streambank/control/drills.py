@@ -44,12 +44,12 @@ class Outcome:
 
 def record_drill(control: JobControl, report: Mapping[str, Any]) -> int:
     """Keep the report of a drill."""
-    return RecordStream(control.store, "drills").append(report)
+    return control.stream("drills").append(report)
 
 
 def drills_of(control: JobControl) -> Iterator[JsonDict]:
     """The reports of a job's drills, newest first; damaged ones are left out."""
-    yield from _readable(RecordStream(control.store, "drills"))
+    yield from _readable(control.stream("drills"))
 
 
 def _readable(stream: RecordStream) -> Iterator[JsonDict]:
@@ -93,7 +93,7 @@ def rounds_over(control: JobControl, repository: str) -> Iterator[JsonDict]:
 
 
 def _of_round(control: JobControl, round_id: str) -> RecordStream:
-    return RecordStream(control.store, f"drill-rounds/{round_id}")
+    return control.stream(f"drill-rounds/{round_id}")
 
 
 def round_id(report: Mapping[str, Any]) -> str | None:

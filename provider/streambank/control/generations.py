@@ -18,7 +18,7 @@ from streambank.control.records import Record, RecordStream
 from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject, decode
+from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import service_name
 from streambank.storage.store import Store
@@ -72,22 +72,6 @@ class Generation(JsonObject):
         yield self.location
         yield from self.new_sinks.values()
 
-    @classmethod
-    def of(cls, record: Record) -> Generation:
-        """That of a record.
-
-        Raises:
-            FormatError: It cannot be read, or is the record of another number (code `damaged-record`).
-        """
-        found = decode(cls, record.data, "record of a generation")
-        if found.number != record.number:
-            raise FormatError(
-                f"The record of generation {record.number} says that it is that of {found.number}.",
-                code="damaged-record",
-                hint="It was copied or edited. Once you know which generation counts, move it away.",
-            )
-        return found
-
 
 class Generations:
     """The generations of one query of a job.
@@ -112,11 +96,11 @@ class Generations:
             IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
         record = self.records.latest()
-        return None if record is None else Generation.of(record)
+        return None if record is None else record.decode(Generation)
 
     def all(self) -> list[Generation]:
         """Every generation, oldest first."""
-        return [Generation.of(record) for record in self.records.all()]
+        return [record.decode(Generation) for record in self.records.all()]
 
     def known(self) -> list[Generation]:
         """Every generation, oldest first; the current one alone where an older record is damaged."""

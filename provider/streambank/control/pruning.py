@@ -60,18 +60,13 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     lease = control.lease.claims.records
     requests, answers = control.requests.records, control.requests.answers
     count = 0
-    queries = [RecordStream(control.store, f"queries/{name}") for name in control.store.names("queries")]
-    tellers = [
-        RecordStream(control.store, f"{kept}/{name}")
-        for kept in ("sla/told", "alerts")
-        for name in control.store.names(kept)
-    ]
-    keys = [
-        RecordStream(control.store, f"sla/hot-keys/{name}") for name in control.store.names("sla/hot-keys")
+    several = [
+        control.stream(f"{folder}/{name}")
+        for folder in ("queries", "sla/told", "alerts", "sla/hot-keys")
+        for name in control.store.names(folder)
     ]
     claims = (control.operation_lock.claims.records, control.watches.records)
-    launched = RecordStream(control.store, "launched")
-    for stream in (control.desired_records, launched, *claims, *queries, *tellers, *keys):
+    for stream in (control.desired_records, control.stream("launched"), *claims, *several):
         count += _drop(stream, _old(stream, what))
     count += _drop(control.event_records, _but_last_of_each_kind(_old(control.event_records, what)))
     epoch = max(lease.numbers(), default=0)
@@ -103,7 +98,7 @@ def _old(stream: RecordStream, what: Retention) -> list[Record]:
     found: list[Record] = []
     for number in stream.numbers()[: -what.newest][: what.at_most]:
         try:
-            record = Record(number, stream.read(number))
+            record = stream.record(number, stream.read(number))
             at = from_json_time(str(record.data["at"]))
         except NotFoundError:
             continue  # somebody else prunes, too

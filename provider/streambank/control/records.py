@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from streambank.control.signed import SIGNATURE, Identity, Signer
 from streambank.core.errors import (
@@ -29,10 +29,12 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.json_text import loads
+from streambank.core.shape import HINT, decode
 from streambank.storage.names import near
 from streambank.storage.store import MAX_RECORD_BYTES, Overwriting, Store, read_record
 
 JsonDict = dict[str, Any]
+T = TypeVar("T")
 
 _NAME = re.compile(r"(\d{10})\.json")
 _MARK = re.compile(r"(\d{10})\.pruned\.json")
@@ -54,10 +56,44 @@ class Record:
 
     Attributes:
         number: Its place, from 1.
+        where: Its address, as messages name it.
     """
 
     number: int
     data: JsonDict
+    where: str
+
+    def decode(
+        self,
+        kind: type[T],
+        *,
+        at: str = "",
+        lacking: Mapping[str, Any] | None = None,
+        known: Mapping[str, Any] | None = None,
+        hint: str = HINT,
+    ) -> T:
+        """What it says, as a dataclass or another type that `core.shape` reads.
+
+        Args:
+            at: The field that says it; all of the record when left out.
+            lacking: What counts for fields that it may lack.
+            known: What counts whatever it says.
+            hint: What to do where it cannot be read.
+
+        Raises:
+            FormatError: A field is missing or of another kind, or it says that it is another record (code
+                `damaged-record`).
+        """
+        data = {**(lacking or {}), **self.data, **(known or {})}
+        found = decode(kind, data.get(at) if at else data, f"record {self.where}", at=at, hint=hint)
+        number = getattr(found, "number", self.number)
+        if number != self.number:
+            raise FormatError(
+                f"The record {self.where} says that it is number {number}.",
+                code="damaged-record",
+                hint="It was copied or edited. Once you know which record counts, move it away.",
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +104,9 @@ class Unproven:
         signed: Whether the first key has signed it as it is.
     """
 
-    number: int
+    record: Record
     key: str
     raw: bytes
-    data: JsonDict
     signed: bool
 
     @property
@@ -176,6 +211,10 @@ class RecordStream:
         if number not in near({*_matching(_NAME, names), *_matching(_MARK, names), number}):
             raise _damaged(self.describe(number), _LEADS_NOWHERE)
 
+    def record(self, number: int, data: JsonDict) -> Record:
+        """What a record says, with its number and its address."""
+        return Record(number, data, self.describe(number))
+
     def read(self, number: int) -> JsonDict:
         """One record.
 
@@ -244,7 +283,7 @@ class RecordStream:
     def _read_those(self, numbers: Iterable[int], names: Iterable[str]) -> Iterator[Record]:
         for number in numbers:
             try:
-                yield Record(number, self._read(number, names))
+                yield self.record(number, self._read(number, names))
             except NotFoundError:
                 continue  # it was pruned since it was listed
 
@@ -259,9 +298,9 @@ class RecordStream:
             try:
                 if number not in there:
                     raise _damaged(self.describe(number), _LEADS_NOWHERE)
-                yield Record(number, self._read(number, names))
+                yield self.record(number, self._read(number, names))
             except (FormatError, IntegrityError) as error:
-                yield Record(number, {"error": error.code, "message": error.message})
+                yield self.record(number, {"error": error.code, "message": error.message})
             except NotFoundError:
                 continue
 
@@ -369,7 +408,8 @@ class RecordStream:
                     self.signer.check(key, data, names, anywhere=True)
                 except IntegrityError:
                     continue
-            yield Unproven(number, key, data, decode_json(data, self.describe(number)), signed)
+            said = decode_json(data, self.describe(number))
+            yield Unproven(self.record(number, said), key, data, signed)
 
     def sign(
         self, identity: Identity, seen: Mapping[str, str], *, unsigned: bool = False, newest: bool = False

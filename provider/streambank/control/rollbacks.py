@@ -20,7 +20,7 @@ from streambank.control.generations import Generation
 from streambank.control.records import Record, RecordStream
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.shape import JsonName, decode
+from streambank.core.shape import JsonName
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -81,13 +81,11 @@ class RollbackNote:
 
     def _said(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
         """What notes of which no generation came say already."""
-        current, record = (
-            self.control.generation(self.query),
-            taken_back_records(self.control, self.query).latest(),
-        )
+        current = self.control.generation(self.query)
+        record = taken_back_records(self.control, self.query).latest()
         if record is None:
             return {}, ()
-        earlier = _read(taken_back_records(self.control, self.query), record)
+        earlier = _read(record)
         over = current is not None and earlier.generation <= current.number
         return ({}, ()) if over else (earlier.before, earlier.tables)
 
@@ -133,7 +131,7 @@ def pending_rollback(control: JobControl, query: str | None) -> PendingRollback 
     record = taken_back_records(control, query).latest()
     if record is None:
         return None
-    said, current = _read(taken_back_records(control, query), record), control.generation(query)
+    said, current = _read(record), control.generation(query)
     over = current is not None and said.generation <= current.number
     if over or not (said.before or said.tables):
         return None
@@ -150,11 +148,10 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
     """
     from streambank.sinks.file.rollback import was_rolled_back
 
-    stream = taken_back_records(control, query)
-    record = stream.latest()
+    record = taken_back_records(control, query).latest()
     if record is None:
         return
-    note, said = record.data, _read(stream, record)
+    note, said = record.data, _read(record)
     if said.generation <= generation.number:
         return
     outputs = [
@@ -166,7 +163,7 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
         raise RefusedError(
             f"The {name} {was} rolled back to batch {note.get('batch')} by a restore into "
             f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "
-            f"rows would be lost if it went on there ({stream.describe(record.number)}).",
+            f"rows would be lost if it went on there ({record.where}).",
             code="sinks-taken-back",
             hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
             f"{QueryRef.of(control.name, query)} --generation --sink rollback`. If that is not possible "
@@ -174,16 +171,14 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
         )
 
 
-def _read(stream: RecordStream, record: Record) -> _Note:
-    return decode(
+def _read(record: Record) -> _Note:
+    return record.decode(
         _Note,
-        record.data,
-        f"record {stream.describe(record.number)}",
         hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
         "and move the record away.",
     )
 
 
 def taken_back_records(control: JobControl, query: str | None) -> RecordStream:
-    """The notes of a query; signed where there are keys."""
-    return RecordStream(control.store, f"taken-back/{query or MAIN}", signer=control.signer)
+    """The notes of a query."""
+    return control.signed(f"taken-back/{query or MAIN}")

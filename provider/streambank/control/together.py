@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from streambank.control.control import JobControl
-from streambank.control.records import RecordStream
 from streambank.core.errors import RefusedError
-from streambank.core.shape import decode, encode
+from streambank.core.shape import encode
 from streambank.core.units import to_json_time, utc_now
 
 TOGETHER = "restored-together"
@@ -28,7 +27,7 @@ class Noted:
 
 def note_together(control: JobControl, queries: Mapping[str, Noted], *, by: Mapping[str, str]) -> None:
     """Leave behind which queries are restored as one, before the first of them is; with the lock in hand."""
-    together_records(control).append(
+    control.signed(TOGETHER).append(
         {
             "at": to_json_time(utc_now()),
             "by": dict(by),
@@ -43,13 +42,11 @@ def noted_together(control: JobControl) -> dict[str, Noted]:
     Raises:
         FormatError: The note cannot be read (code `damaged-record`).
     """
-    record = together_records(control).latest()
+    record = control.signed(TOGETHER).latest()
     if record is None:
         return {}
-    return decode(
+    return record.decode(
         dict[str, Noted],
-        record.data.get("queries"),
-        f"record {together_records(control).describe(record.number)}",
         at="queries",
         hint="It records that all queries of the job were restored as one. Restore each of them, and "
         "move the record away.",
@@ -90,8 +87,3 @@ def check_together(control: JobControl, queries: Collection[str]) -> None:
             code="restore-unfinished",
             hint=f"`streambank job restore {control.name}` restores those, too; or restore each alone.",
         )
-
-
-def together_records(control: JobControl) -> RecordStream:
-    """The records of which queries are restored as one; signed where there are keys."""
-    return RecordStream(control.store, TOGETHER, signer=control.signer)

@@ -192,7 +192,7 @@ class Watches:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
-                f"The record {self.records.describe(record.number)} cannot be read: {error!r}.",
+                f"The record {record.where} cannot be read: {error!r}.",
                 code="damaged-record",
                 hint="Look at it, and move it away: the next watcher writes another one.",
             ) from error
@@ -295,7 +295,7 @@ class Watches:
 
     def _is_recorded(self, watcher: Watcher) -> bool:
         try:
-            return _watcher(Record(watcher.number, self.records.read(watcher.number))) == watcher
+            return _identity(self.records.read(watcher.number)) == watcher.identity
         except NotFoundError:
             return False
 
@@ -326,9 +326,13 @@ def _begun(by: Mapping[str, str], desired: int | None) -> tuple[str, JsonDict]:
 
 
 def _watcher(record: Record) -> Watcher:
-    """The watcher of a record; that of the version before has no identity."""
-    identity = record.data.get("id")
-    return Watcher(record.number, None if identity is None else str(identity))
+    return Watcher(record.number, _identity(record.data))
+
+
+def _identity(data: JsonDict) -> str | None:
+    """That of a watcher's record; one of the version before has none."""
+    identity = data.get("id")
+    return None if identity is None else str(identity)
 
 
 def _of(watcher: Watcher, data: Mapping[str, Any]) -> JsonDict:

@@ -29,7 +29,7 @@ from streambank.core.errors import FormatError, StreambankError
 from streambank.core.units import from_json_time, to_json_time
 
 T = TypeVar("T")
-_HINT = "It was cut off or edited. Restore it to the form that docs/formats/job.md describes."
+HINT = "It was cut off or edited. Restore it to the form that docs/formats/job.md describes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def decode(
     what: str,
     *,
     at: str = "",
-    hint: str = _HINT,
+    hint: str = HINT,
     refuse: Callable[[str, str], StreambankError] | None = None,
 ) -> T:
     """What JSON says, as a dataclass or another type of the table above.

@@ -20,7 +20,7 @@ from typing import Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
-from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
+from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.core.limits import (
@@ -171,6 +171,8 @@ class LaunchSpec:
         return JobControl.open(self.control, self.job)
 
 
+LAUNCHED = "launched"
+"""The stream of the digests of launch specs; nothing is in it where there are no keys."""
 HOLDER = "upgrading"
 """The claim of the upgrade that holds a launch (upgrade/record.py)."""
 WAITING = "driver-waiting"
@@ -273,12 +275,7 @@ def write_launch(control: JobControl, spec: LaunchSpec) -> None:
     control.store.write(spec.key, spec.encoded(), exclusive=True)
     if control.signer.keys:
         digests = {"launch_id": spec.launch_id, "digest": spec.digest, "at": to_json_time(utc_now())}
-        launched_records(control).append(digests)
-
-
-def launched_records(control: JobControl) -> RecordStream:
-    """The digests of launch specs, signed; none where there are no keys."""
-    return RecordStream(control.store, "launched", signer=control.signer)
+        control.signed(LAUNCHED).append(digests)
 
 
 def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
@@ -293,7 +290,7 @@ def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
     except (NotFoundError, FormatError):
         return None
     digest = {"launch_id": launch_id, "digest": sha256_of(data)}
-    records = launched_records(control).newest_first(vouched=True) if control.signer.keys else ()
+    records = control.signed(LAUNCHED).newest_first(vouched=True) if control.signer.keys else ()
     if control.signer.keys and not any(digest.items() <= record.data.items() for record in records):
         return None
     return spec

@@ -19,7 +19,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.processes import person
 from streambank.control.progress import SegmentHead, last_of_segment, progress_keys, segment_head
-from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.control.records import JsonDict, Record
 from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.shape import encode
@@ -189,7 +189,7 @@ def _generations(job: Job, records: JobControl) -> Iterator[Iterator[Happening]]
 
 def _reports(records: JobControl) -> dict[tuple[str, int], JsonDict]:
     found = {}
-    for record in RecordStream(records.store, "restores").history():
+    for record in records.stream("restores").history():
         number, job = record.data.get("generation"), record.data.get("job")
         if isinstance(number, int) and isinstance(job, str):
             found[job.partition("/")[2] or MAIN, number] = record.data

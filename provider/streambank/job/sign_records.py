@@ -12,24 +12,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.code.chosen import INTERRUPTED, chosen_records, upgrade_records
+from streambank.code.chosen import CHOSEN, INTERRUPTED, UPGRADES
 from streambank.code.code import Code
 from streambank.control.control import JobControl
-from streambank.control.copies import begun_records, queries_of, refreshed_records
+from streambank.control.copies import BEGUN, REFRESHED, queries_of
 from streambank.control.generations import Generation, is_generation_of
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.rollbacks import taken_back_records
 from streambank.control.signed import Identity
-from streambank.control.together import together_records
+from streambank.control.together import TOGETHER
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
 from streambank.core.signing import require_keys
 from streambank.core.units import say_count
 from streambank.declaration.declaration import Job
-from streambank.driver.spec import decode_launch, launch_key, launched_records
+from streambank.driver.spec import LAUNCHED, decode_launch, launch_key
 from streambank.sites.records import Sites
 from streambank.storage.store import read_record
 
-_BY_NEWEST = frozenset({"chosen", "upgrades", "launched", "taken-back", "restored-together"})
+_BY_NEWEST = frozenset({CHOSEN, UPGRADES, LAUNCHED, "taken-back", TOGETHER})
 """Streams whose newest record alone counts."""
 
 
@@ -131,13 +131,12 @@ def sign_records(
 
 
 def _streams(job: Job, records: JobControl) -> Iterator[RecordStream]:
-    yield from (records.desired_records, chosen_records(records), upgrade_records(records))
-    yield launched_records(records)
+    yield from (records.desired_records, *map(records.signed, (CHOSEN, UPGRADES, LAUNCHED)))
     for query in job.queries:
         yield from (records.generations(query).records, records.generations(query).removals)
         yield taken_back_records(records, query)
-    yield from (together_records(records), Sites(records).records)
-    yield from (begun_records(records), refreshed_records(records))
+    yield from (records.signed(TOGETHER), Sites(records).records)
+    yield from map(records.signed, (BEGUN, REFRESHED))
 
 
 def _by_newest(stream: RecordStream) -> bool:
@@ -148,16 +147,16 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
     found = {
         one.prefix: list(one.unproven(identity, newest=_by_newest(one))) for one in _streams(job, records)
     }
-    said = {prefix: [Record(one.number, one.data) for one in each] for prefix, each in found.items()}
+    said = {prefix: [one.record for one in each] for prefix, each in found.items()}
     generations = {
-        query: [Generation.of(one) for one in said[records.generations(query).records.prefix]]
+        query: [one.decode(Generation) for one in said[records.generations(query).records.prefix]]
         for query in job.queries
     }
     current = {query: each[-1].location for query, each in generations.items() if each}
-    for record in said[refreshed_records(records).prefix]:
-        for query, one in queries_of(records, record).items():
+    for record in said[REFRESHED]:
+        for query, one in queries_of(record).items():
             generations.setdefault(query, []).append(one.generation)
-    chosen, upgrade, launched = (_last(said, one) for one in ("chosen", "upgrades", "launched"))
+    chosen, upgrade, launched = (_last(said, one) for one in (CHOSEN, UPGRADES, LAUNCHED))
     ran, state = _ran(records, launched), _last(said, "desired").get("state")
     signed = {prefix for prefix, each in found.items() if each and each[-1].signed}
     codes = (
@@ -175,11 +174,7 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
             query: tuple(dict.fromkeys(place for one in each for place in one.places()))
             for query, each in generations.items()
         },
-        tuple(
-            str(one)
-            for record in said[begun_records(records).prefix]
-            for one in _several(record.data.get("directories"))
-        ),
+        tuple(str(one) for record in said[BEGUN] for one in _several(record.data.get("directories"))),
         None if state is None else str(state),
         _code(chosen.get("code")),
         {**_only(upgrade, "name", "state"), **{one: _code(upgrade.get(one)) for one in ("before", "after")}}

@@ -8,7 +8,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.drills import called, for_queries, newest_drills, savepoints_of
 from streambank.control.processes import person
-from streambank.control.records import JsonDict, RecordStream
+from streambank.control.records import JsonDict
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.core.units import number_or_none, time_or_none
@@ -54,7 +54,7 @@ def _drill(job: Job, report: JsonDict) -> dict[str, Any]:
 
 
 def _restores(job: Job, control: JobControl) -> list[dict[str, Any]]:
-    records = list(RecordStream(control.store, "restores").history(newest=MOST))
+    records = list(control.stream("restores").history(newest=MOST))
     found = {name: recoveries(control, name) for name in job.queries}
     return [_restore(job, one.data, found) for one in reversed(records)]
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from streambank.control.control import JobControl
 from streambank.control.drills import last_passed
-from streambank.control.records import RecordStream
 from streambank.core.shape import MILLIS, encode
 from streambank.core.units import say_bytes, say_duration, time_or_none, to_json_time
 
@@ -51,7 +50,7 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
         job: `job` or `job/query` of the savepoint.
     """
     found: list[Estimate] = []
-    for record in RecordStream(control.store, "restores").newest_first():
+    for record in control.stream("restores").newest_first():
         took_s, at, then = (record.data.get(name) for name in ("seconds", "started_at", "bytes"))
         moment = time_or_none(at)
         if record.data.get("job") != job or moment is None or not isinstance(then, int):

@@ -34,7 +34,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
-from streambank.control.records import RecordStream, leaving_word
+from streambank.control.records import leaving_word
 from streambank.control.rollbacks import RollbackNote
 from streambank.control.target_owner import is_live, restoring
 from streambank.core.environment import user_name
@@ -451,6 +451,6 @@ def _leave(request: RestoreRequest, report: RestoreReport) -> None:
         "Go on with the restored checkpoint; there is no need to restore again.",
     ):
         if request.generation is not None:
-            RecordStream(request.generation.store, "restores").append(report.to_dict())
+            request.generation.stream("restores").append(report.to_dict())
         else:
             write_beside(request.opener, report.layout.target, report.to_dict())

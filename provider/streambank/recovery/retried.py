@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.records import RecordStream
 from streambank.core.errors import NotFoundError
 from streambank.core.json_text import loads
 from streambank.core.names import ASKER, MAIN, QueryRef, is_same_task
@@ -55,7 +54,7 @@ def _of_generation(control: JobControl | None, query: str | None, asker: str) ->
     current = None if control is None else control.generation(query)
     if control is None or current is None or current.by.get(ASKER) != asker:
         return None
-    for record in RecordStream(control.store, "restores").newest_first():
+    for record in control.stream("restores").newest_first():
         of = (record.data.get("generation"), record.data.get("location"))
         name = QueryRef.parse(str(record.data.get("job"))).query or MAIN
         if of == (current.number, current.location) and name == (query or MAIN):

@@ -6,14 +6,13 @@ their own. A savepoint, a plan and a start must not hang or fail by that.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from contextvars import copy_context
 from datetime import datetime
 from typing import Any, TypeVar
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank.core.patience import Waited
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import (
     TITLES,
@@ -83,33 +82,18 @@ class BoundedGuard:
 def within(seconds: float, ask: Callable[[], T], name: str) -> T:
     """What a question comes to, if it comes to an end in time.
 
-    One that does not is left alone in a thread that does not keep the process.
-
     Raises:
         StorageError: There was no answer, or an error of a library (code `sink-not-reachable`). Its text is
             not repeated: it may hold what no message may.
         StreambankError: What `ask` itself raises.
     """
-    answers: list[T] = []
-    failures: list[BaseException] = []
-    context = copy_context()
-
-    def work() -> None:
-        try:
-            answers.append(context.run(ask))
-        except BaseException as error:
-            failures.append(error)
-
-    worker = threading.Thread(target=work, name=f"asks {name}", daemon=True)
-    worker.start()
-    worker.join(seconds)
-    if answers:
-        return answers[0]
-    if failures and isinstance(failures[0], StreambankError):
-        raise failures[0]
-    why = f"it failed by {type(failures[0]).__name__}" if failures else f"no answer within {seconds:.0f} s"
+    asked = Waited(ask, f"asks {name}")
+    ended, failure = asked.ends_within(seconds), asked.failure
+    if ended and (failure is None or isinstance(failure, StreambankError)):
+        return asked.result()
+    why = f"it failed by {type(failure).__name__}" if failure else f"no answer within {seconds:.0f} s"
     raise StorageError(
         f"The {name} cannot be asked: {why}.",
         code="sink-not-reachable",
         hint="Look at what the job declares of it, and whether its catalog or database answers.",
-    ) from (failures[0] if failures and isinstance(failures[0], OSError) else None)
+    ) from (failure if isinstance(failure, OSError) else None)

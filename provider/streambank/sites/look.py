@@ -8,14 +8,13 @@ A site that is slow may be alive. Who is about to change something asks it once 
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 from streambank.core.errors import StorageError
+from streambank.core.patience import Waited
 from streambank.sites.job_at_site import JobAtSite
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import answering_within
@@ -33,7 +32,7 @@ _SLOW_S = 1.0
 _silent: dict[tuple[str | None, ...], tuple[float, StorageError]] = {}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SiteAnswer:
     """What one site has answered.
 
@@ -71,11 +70,11 @@ def look_at(
 def _ask(looking: Sequence[_Looking], hurried: bool) -> dict[str, SiteAnswer]:
     for one in looking:
         one.start(hurried)
-    return {one.look.site: one.result() for one in looking}
+    return {one.job.site: one.result() for one in looking}
 
 
 class _Looking:
-    """One look, in a thread that is not waited for where it hangs.
+    """One look, which is not waited for where it hangs.
 
     Args:
         request_s: How long one request to S3 may take; the usual times where left out.
@@ -84,47 +83,37 @@ class _Looking:
     def __init__(self, job: JobAtSite, answer_s: float, request_s: float | None = None) -> None:
         self.job = job
         self.answer_s, self.request_s = answer_s, request_s
-        self.look = SiteAnswer(job.site)
-        self.failure: BaseException | None = None
-        self.began_s = 0.0
-        context = contextvars.copy_context()  # it says who this is to S3
-        self.thread = threading.Thread(
-            target=context.run, args=(self._run,), name=f"streambank-look-{job.site}", daemon=True
-        )
+        self.asked: Waited[SiteAnswer] | None = None
+        self.silent: StorageError | None = None  # of one that was silent just now, and is not asked
 
     def start(self, hurried: bool) -> None:
-        until, self.look.silent = _silent.get(self._place, (0.0, None)) if hurried else (0.0, None)
-        if time.monotonic() >= until:
-            self.look.silent, self.began_s = None, time.monotonic()
-            self.thread.start()
+        until, silent = _silent.get(self._place, (0.0, None)) if hurried else (0.0, None)
+        if time.monotonic() < until:
+            self.silent = silent
+        else:
+            self.asked = Waited(self._look, f"streambank-look-{self.job.site}")
 
     @property
     def _place(self) -> tuple[str | None, ...]:
         return self.job.name, self.job.site, self.job.control, self.job.repository
 
-    def _run(self) -> None:
+    def _look(self) -> SiteAnswer:
         try:
             with nullcontext() if self.request_s is None else answering_within(self.request_s):
-                self.look.newest = Sites(self.job.records()).newest()
+                return SiteAnswer(self.job.site, Sites(self.job.records()).newest())
         except StorageError as error:
-            self.look.late = _is_late(error)
-            self.look.silent = error
-        except BaseException as error:
-            self.failure = error
+            return SiteAnswer(self.job.site, silent=error, late=_is_late(error))
 
     def result(self) -> SiteAnswer:
-        if self.thread.ident is None:
-            return self.look  # it was silent just now
-        self.thread.join(max(0.0, self.began_s + self.answer_s - time.monotonic()))
-        look = self.look
-        if self.thread.is_alive():
-            look = SiteAnswer(self.job.site, silent=self._late(), late=True)
-        if self.failure is not None:
-            raise self.failure
+        if self.asked is None:
+            return SiteAnswer(self.job.site, silent=self.silent)
+        look = SiteAnswer(self.job.site, silent=self._late(), late=True)
+        if self.asked.ends_within(self.answer_s):
+            look = self.asked.result()
         now = time.monotonic()
         if look.silent is None:
             _silent.pop(self._place, None)
-        elif now - self.began_s > _SLOW_S:
+        elif now - self.asked.began_s > _SLOW_S:
             _silent[self._place] = (now + SILENT_S, look.silent)
         return look
 

@@ -24,9 +24,9 @@ from typing import Annotated, Literal
 from streambank.control.control import JobControl
 from streambank.control.processes import person
 from streambank.control.records import Record, RecordStream
-from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import NotFoundError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
-from streambank.core.shape import OMIT_EMPTY, JsonObject, decode
+from streambank.core.shape import OMIT_EMPTY, JsonObject
 from streambank.core.units import to_json_time, utc_now
 
 PREFIX = "sites"
@@ -76,23 +76,6 @@ class SiteRecord(JsonObject):
         )
         return f"{what} at {to_json_time(self.at)} (number {self.number}, by {person(self.by)})"
 
-    @classmethod
-    def from_record(cls, record: Record, where: str) -> SiteRecord:
-        """From a record.
-
-        Raises:
-            FormatError: Something is missing or of another kind, or it is not the record of its number (code
-                `damaged-record`).
-        """
-        found = decode(cls, {"why": "", **record.data}, f"record {where}")
-        if found.number != record.number:
-            raise FormatError(
-                f"The record {where} says that it is number {found.number}.",
-                code="damaged-record",
-                hint="It was copied or edited; docs/formats/job.md says what it holds.",
-            )
-        return found
-
 
 class Sites:
     """The records of one site about which site is active."""
@@ -110,9 +93,7 @@ class Sites:
             IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
         record = self.records.latest()
-        if record is None:
-            return None
-        return self._of(record)
+        return None if record is None else _of(record)
 
     def read(self, number: int) -> SiteRecord | None:
         """One record; None where there is none of this number: numbers may be left out.
@@ -121,7 +102,7 @@ class Sites:
             FormatError, IntegrityError, StorageError: See `newest`.
         """
         try:
-            return self._of(Record(number, self.records.read(number)))
+            return _of(self.records.record(number, self.records.read(number)))
         except NotFoundError:
             return None
 
@@ -141,10 +122,11 @@ class Sites:
 
     def all(self) -> list[SiteRecord]:
         """Every record, oldest first."""
-        return [self._of(one) for one in self.records.all()]
+        return [_of(record) for record in self.records.all()]
 
-    def _of(self, record: Record) -> SiteRecord:
-        return SiteRecord.from_record(record, self.records.describe(record.number))
+
+def _of(record: Record) -> SiteRecord:
+    return record.decode(SiteRecord, lacking={"why": ""})
 
 
 def newer(one: SiteRecord | None, other: SiteRecord | None, job: str) -> SiteRecord | None:

@@ -203,7 +203,7 @@ def keep(control: JobControl, teller: str, told: OpenAlerts, before: OpenAlerts)
 
 
 def _stream(control: JobControl, teller: str) -> RecordStream:
-    return RecordStream(control.store, f"sla/told/{check_name(teller, 'teller')}")
+    return control.stream(f"sla/told/{check_name(teller, 'teller')}")
 
 
 def _latest(records: RecordStream) -> tuple[int, OpenAlerts]:

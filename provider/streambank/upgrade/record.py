@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from streambank.code.chosen import INTERRUPTED, UPGRADES, upgrade_records
+from streambank.code.chosen import INTERRUPTED, UPGRADES
 from streambank.code.code import Code
 from streambank.control.claims import Claim, Claims, Holder
 from streambank.control.control import JobControl
 from streambank.control.keepalive import Keeper
 from streambank.control.processes import this_process
-from streambank.control.records import JsonDict
+from streambank.control.records import JsonDict, Record
 from streambank.core.errors import ConflictError
-from streambank.core.shape import HIDDEN, MILLIS, decode, encode
+from streambank.core.shape import HIDDEN, MILLIS, encode
 from streambank.core.units import utc_now
 from streambank.driver.spec import HOLDER
 from streambank.procedure.rows import NOTE, Rows, said_s, step_rows, titled
@@ -151,14 +151,14 @@ class Upgrade:
         return encode(self)
 
     @classmethod
-    def from_record(cls, data: Mapping[str, Any]) -> Upgrade:
-        """From a record.
+    def of(cls, record: Record) -> Upgrade:
+        """That of a record.
 
         Raises:
             FormatError: Something is missing or of another kind (code `damaged-record`).
         """
         hint = "It was cut off or edited. Once you know what it should say, move it away."
-        return decode(cls, {**_MUST_SAY, **data}, "record of an upgrade", hint=hint)
+        return record.decode(cls, lacking=_MUST_SAY, hint=hint)
 
 
 def _place(code: Code) -> dict[str, str | None]:
@@ -177,15 +177,15 @@ def newest_upgrade(control: JobControl) -> Upgrade | None:
         FormatError: Its record is damaged (code `damaged-record`).
         IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
     """
-    record = upgrade_records(control).latest()
-    return None if record is None else Upgrade.from_record(record.data)
+    record = control.signed(UPGRADES).latest()
+    return None if record is None else Upgrade.of(record)
 
 
 def upgrades_of(control: JobControl) -> Iterator[Upgrade]:
     """The upgrades of a job, newest first, each as its newest record has it; none that nobody vouches for."""
     seen: set[str] = set()
-    for record in upgrade_records(control).newest_first(vouched=True):
-        found = Upgrade.from_record(record.data)
+    for record in control.signed(UPGRADES).newest_first(vouched=True):
+        found = Upgrade.of(record)
         if found.name not in seen:
             seen.add(found.name)
             yield found
@@ -195,7 +195,7 @@ def remember(control: JobControl, upgrade: Upgrade, **changes: Any) -> Upgrade:
     """Record how far an upgrade has come."""
     changed = replace(upgrade, at=utc_now(), **changes)
     close_directory(f"{control.store.uri}/{UPGRADES}", 0o770)
-    upgrade_records(control).append(changed.to_record())
+    control.signed(UPGRADES).append(changed.to_record())
     return changed
 
 

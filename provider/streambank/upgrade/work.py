@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from streambank.code.chosen import choose_code, chosen_records, code_that_counts, newest_choice
+from streambank.code.chosen import CHOSEN, choose_code, code_that_counts, newest_choice
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, StreambankError
@@ -99,7 +99,7 @@ class Work(Procedure[UpgradeRequest]):
         begun = why_undone(self.upgrade.name, "")
         return self.upgrade.state == "restored" or any(
             str(record.data.get("why")).startswith(begun)
-            for record in chosen_records(self.control).newest_first(vouched=True)
+            for record in self.control.signed(CHOSEN).newest_first(vouched=True)
         )
 
     def runs_other_code(self) -> bool:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.records import RecordStream
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.notify import Notify
@@ -292,7 +291,7 @@ class _Memory:
 
 def _in_records(notify: Notify, incident: str, records: JobControl) -> _Memory:
     """Among the job's records, for all its tasks together."""
-    stream = RecordStream(records.store, f"alerts/{notify.teller}")
+    stream = records.stream(f"alerts/{notify.teller}")
 
     def read() -> Mapping[str, str]:
         record = stream.latest()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +12,7 @@ from urllib.parse import quote, quote_plus
 
 from airflow.sdk import BaseNotifier
 
+from streambank.core.patience import Waited
 from streambank.declaration.notify import Notify
 from streambank.driver.failure import HIDDEN, shown, without
 from streambank_airflow.failures import said
@@ -85,22 +83,9 @@ def at_once(sends: Sequence[Callable[[], None]], patience_s: float) -> list[str]
     Returns:
         Of each that has not ended by then that this is so; else empty.
     """
-    late = [f"it took longer than {patience_s:g} s, and is no longer waited for"] * len(sends)
-
-    def end(number: int, send: Callable[[], None]) -> None:
-        send()
-        late[number] = ""
-
-    ends_s = time.monotonic() + patience_s
-    threads = []
-    for number, send in enumerate(sends):
-        run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(end, number, send), name="alert", daemon=True)
-        thread.start()
-        threads.append(thread)
-    for thread in threads:
-        thread.join(max(0.0, ends_s - time.monotonic()))
-    return list(late)
+    begun = [Waited(send, "alert") for send in sends]
+    late = f"it took longer than {patience_s:g} s, and is no longer waited for"
+    return ["" if one.ends_within(patience_s) and one.failure is None else late for one in begun]
 
 
 def send_once(

@@ -11,11 +11,10 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from hashlib import blake2b
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -23,6 +22,7 @@ from asgiref.sync import sync_to_async
 from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
 from streambank.core.names import SEPARATOR
+from streambank.core.patience import Waited
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
 from streambank_airflow.hints import in_data
@@ -348,22 +348,11 @@ def _within(left_s: float, make: Callable[[], Snapshot | None], patience_s: floa
     Raises:
         TimeoutError: It took longer.
     """
-    future: Future[Snapshot | None] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(make())
-        except BaseException as error:
-            future.set_exception(error)
-
     # No thread of a pool: the process must be able to end although this one hangs.
-    Thread(target=copy_context().run, args=(run,), name="streambank-page", daemon=True).start()
-    try:
-        return future.result(left_s)
-    except TimeoutError:
-        if future.done():
-            raise
-        raise TimeoutError(f"it was not made within {patience_s:g} s") from None
+    made = Waited(make, "streambank-page")
+    if not made.ends_within(left_s):
+        raise TimeoutError(f"it was not made within {patience_s:g} s")
+    return made.result()
 
 
 def _warn(job: str, error: Exception) -> None:

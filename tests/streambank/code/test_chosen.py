@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from streambank.code.chosen import (
+    CHOSEN,
+    UPGRADES,
     as_chosen,
     choose_code,
-    chosen_records,
     code_that_counts,
     needed_programs,
     newest_choice,
     settle_choice,
-    upgrade_records,
 )
 from streambank.code.code import Code
 from streambank.code.vouched import vouch
@@ -63,9 +63,9 @@ def test_it_counts_instead_of_that_declaration_alone(job: Job, tmp_path: Path) -
     settle_choice(job, job.records(), by=BY)
     (tmp_path / "app.py").write_text("")
     assert args(job) == ("as-declared",), "a launch does"
-    numbers = chosen_records(job.records()).numbers()
+    numbers = job.records().signed(CHOSEN).numbers()
     settle_choice(job, job.records(), by=BY)
-    assert chosen_records(job.records()).numbers() == numbers
+    assert job.records().signed(CHOSEN).numbers() == numbers
 
 
 def test_a_deployment_to_another_path_is_no_other_declaration(job: Job, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_what_was_chosen_and_what_the_newest_upgrade_names_is_needed(job: Job) -
     choose(job)
     assert needed_programs(control) == {Code.declared(job).program}
     before = replace(Code.declared(job), program="sha256:old")
-    upgrade_records(control).append({"before": before.to_dict(), "after": None})
+    control.signed(UPGRADES).append({"before": before.to_dict(), "after": None})
     assert needed_programs(control) == {Code.declared(job).program, "sha256:old"}
 
 
@@ -106,7 +106,7 @@ def test_to_choose_what_is_declared_is_no_choice(job: Job) -> None:
 
 def test_a_record_that_is_cut_off_is_not_passed_over(job: Job) -> None:
     choose(job)
-    chosen_records(job.records()).append({"at": "2026-11-25T10:00:00.000Z"})
+    job.records().signed(CHOSEN).append({"at": "2026-11-25T10:00:00.000Z"})
     with pytest.raises(FormatError) as refused:
         as_chosen(job, job.records())
     assert refused.value.code == "damaged-record"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.code.chosen import chosen_records
+from streambank.code.chosen import CHOSEN
 from streambank.core.errors import ConflictError, InputError, RefusedError
 from streambank.storage import open_store
 from streambank.upgrade.plan import UpgradeRequest, cleaned_sources, settings_without_effect
@@ -37,7 +37,7 @@ def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
     assert "only for this user on this host" in note and "(code-not-proven)" in note
     assert upgrade(request_of(managed, plan_only=True)).notes == (), "what is declared needs no proof"
     assert newest_upgrade(managed.control) is None
-    assert chosen_records(managed.control).numbers() == []
+    assert managed.control.signed(CHOSEN).numbers() == []
     assert kinds(managed) == before
 
 
@@ -94,7 +94,7 @@ def test_without_a_way_back_it_is_refused_unless_that_is_accepted(managed: Manag
     with pytest.raises(RefusedError) as refused:
         upgraded(managed)
     assert refused.value.code == "no-way-back"
-    assert chosen_records(managed.control).numbers() == []
+    assert managed.control.signed(CHOSEN).numbers() == []
     done = upgraded(managed, no_way_back=True)
     assert (done.state, done.before) == ("upgraded", None)
     report = undo_upgrade(request_of(managed))

@@ -20,7 +20,7 @@ from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.progress import newest_batch_of
-from streambank.control.records import JsonDict, RecordStream
+from streambank.control.records import JsonDict
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.repository.catalog import heads
@@ -198,7 +198,7 @@ def _batches(location: str, query_id: str) -> Batches:
 
 def _add_restores(found: _Found, control: JobControl, manifest: Manifest) -> None:
     """What earlier restores of the query knew: their reports are kept for ever."""
-    for record in RecordStream(control.store, "restores").history():
+    for record in control.stream("restores").history():
         if record.data.get("query_id") != manifest.query_id:
             continue
         reached = record.data.get("reached")

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from streambank.control.control import JobControl
 from streambank.control.progress import SegmentHead
-from streambank.control.records import RecordStream
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import number_or_none, say_duration, time_or_none
@@ -183,7 +182,7 @@ def _first_of_epochs(records: Records, since: datetime | None) -> list[SegmentHe
 
 def _restores(control: JobControl, query: str | None, starts: list[Recovery]) -> list[Recovery]:
     found = []
-    for record in RecordStream(control.store, "restores").history(newest=NEWEST_EVENTS):
+    for record in control.stream("restores").history(newest=NEWEST_EVENTS):
         report = record.data
         began, seconds = time_or_none(report.get("started_at")), number_or_none(report.get("seconds"))
         if began is None or seconds is None or not _is_of(report, query):

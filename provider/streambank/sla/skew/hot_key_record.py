@@ -80,4 +80,4 @@ class _Found:
 
 
 def _stream(control: JobControl, query: str | None) -> RecordStream:
-    return RecordStream(control.store, f"sla/hot-keys/{query or MAIN}")
+    return control.stream(f"sla/hot-keys/{query or MAIN}")
