@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, get_origin
 
 from streambank.cli.verb_options import help_of
-from streambank.core.options import Declared, flag_of, options_of
+from streambank.core.options import OptionField, flag_of, options_of
 from streambank.core.verb_options import DrillOptions, FailoverOptions, RefreshOptions, UpgradeOptions
 from tests.support.paths import ROOT
 
@@ -49,7 +49,7 @@ def form_fields(options: type[Any]) -> str:
     return ", ".join(f"`{name}`" for name in (*asked, "note"))
 
 
-def _row(option: Declared) -> str:
+def _row(option: OptionField) -> str:
     said = option.option
     assert said is not None
     if option.kind is bool:

@@ -136,7 +136,7 @@ class StateLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(JsonObject):
+class MemoryPart(JsonObject):
     """One kind of memory.
 
     Attributes:
@@ -173,7 +173,7 @@ class MemoryPlan(JsonObject):
 
     instances: int
     after_loss: Annotated[int | None, JsonName("instances_after_loss")]
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryPart, ...]
     expected: Annotated[int | None, JsonName("expected_bytes")]
     most: Annotated[int, JsonName("most_bytes")]
     resident: Annotated[int, JsonName("resident_bytes")]
@@ -208,7 +208,7 @@ def plan_queries(
     Raises:
         InputError: A number makes no sense (code `bad-input`).
     """
-    parts: list[Part] = []
+    parts: list[MemoryPart] = []
     for query, (cluster, load) in queries.items():
         _check(settings, cluster)
         if load is not None and load.update_share is not None and not 0 < load.update_share <= 1:
@@ -295,7 +295,7 @@ def write_buffer_limit(settings: RocksDBSettings) -> int:
 
 def _write_buffers(
     settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad | None
-) -> Part:
+) -> MemoryPart:
     limit = write_buffer_limit(settings)
     families = f" * {settings.column_families} column families" if settings.column_families > 1 else ""
     how = f"{settings.write_buffers} buffers * {say_mib(settings.write_buffer_bytes)}{families}"
@@ -304,7 +304,7 @@ def _write_buffers(
         most = min(most, int(settings.max_memory_bytes * settings.write_buffer_ratio))
         how += f", all together {settings.write_buffer_ratio:g} * {say_mib(settings.max_memory_bytes)}"
     if load is None or load.update_share is None:
-        return Part(
+        return MemoryPart(
             "write buffers", None if load is None else limit, None if load is None else most, most, how
         )
     batches = settings.min_deltas if settings.changelog else 1
@@ -314,10 +314,12 @@ def _write_buffers(
         f"{rows:,.0f} rows of {load.row_bytes} + {ENTRY_BYTES} B until a flush ({batches} "
         f"batch{'es' if batches > 1 else ''}), one buffer at most; all buffers: {how}"
     )
-    return Part("write buffers", each, min(each * instances, most), most, how)
+    return MemoryPart("write buffers", each, min(each * instances, most), most, how)
 
 
-def _block_cache(settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad | None) -> Part:
+def _block_cache(
+    settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad | None
+) -> MemoryPart:
     if settings.bounded:
         most = int(settings.max_memory_bytes * (1 - settings.write_buffer_ratio))
         how = f"what write buffers leave of {say_mib(settings.max_memory_bytes)}, shared by all instances"
@@ -327,13 +329,13 @@ def _block_cache(settings: RocksDBSettings, instances: int, cluster: Cluster, lo
         most = each * instances
         how = f"{say_mib(each)} of each instance"
     if load is None:
-        return Part("block cache", None, None, most, how)
+        return MemoryPart("block cache", None, None, most, how)
     data = load.rows * load.row_bytes // (cluster.partitions * cluster.stores)
     each = min(each, data)
-    return Part("block cache", each, min(each * instances, most), most, f"{how}, or less data")
+    return MemoryPart("block cache", each, min(each * instances, most), most, f"{how}, or less data")
 
 
-def _tables(settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad) -> list[Part]:
+def _tables(settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad) -> list[MemoryPart]:
     rows = load.rows / (cluster.partitions * cluster.stores)
     index = int(rows * load.row_bytes / settings.block_bytes * (load.key_bytes + HANDLE_BYTES))
     filters = int(rows * FILTER_BITS / 8)
@@ -342,18 +344,18 @@ def _tables(settings: RocksDBSettings, instances: int, cluster: Cluster, load: S
         ", in the block cache" if settings.bounded else ", beside the block cache, as large as the state asks"
     )
     return [
-        Part(
+        MemoryPart(
             "indexes", index, index * instances, most,
             f"a key of {load.key_bytes} + {HANDLE_BYTES} B for each block of {settings.block_bytes} B{where}",
         ),
-        Part("filters", filters, filters * instances, most, f"{FILTER_BITS} bits a row{where}"),
+        MemoryPart("filters", filters, filters * instances, most, f"{FILTER_BITS} bits a row{where}"),
     ]  # fmt: skip
 
 
 def _warnings(
     settings: RocksDBSettings,
     queries: Mapping[str, tuple[Cluster, StateLoad | None]],
-    parts: list[Part],
+    parts: list[MemoryPart],
     resident: int,
     jvm: int,
     overhead: int,

@@ -12,7 +12,7 @@ from streambank.advice.memory import MOST, OVERHEAD, PYSPARK, Cluster, RocksDBSe
 from streambank.advice.of_job import StateNow
 from streambank.advice.request import PlaceRequest, RocksDBRequest, StateRequest
 from streambank.advice.values import (
-    Declared,
+    DeclaredConf,
     Spec,
     Values,
     count,
@@ -233,7 +233,7 @@ def share_of(given: float | None, values: Values, now: StateNow | None) -> float
 
 
 def warnings_of_job(
-    declared: Declared, queries: int, query: str, now: StateNow | None, executors: int | None
+    declared: DeclaredConf, queries: int, query: str, now: StateNow | None, executors: int | None
 ) -> tuple[str | None, list[str]]:
     """The state store of a job, and the warnings of a plan for it.
 
@@ -295,7 +295,7 @@ def warnings_of_job(
     return store, warnings
 
 
-def _with_master(declared: Declared | None) -> Declared | None:
+def _with_master(declared: DeclaredConf | None) -> DeclaredConf | None:
     if declared is None:
         return None
     conf = declared.conf

@@ -103,7 +103,7 @@ class Spec(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredConf:
     """Spark's settings of a declared job."""
 
     job: str
@@ -140,9 +140,9 @@ class Declared:
             ) from error
 
 
-def declared_by(job: Job) -> Declared:
+def declared_by(job: Job) -> DeclaredConf:
     """Spark's settings of a job."""
-    return Declared(job.name, conf_of(job))
+    return DeclaredConf(job.name, conf_of(job))
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class Values:
         declared: The job's settings; None without a job.
     """
 
-    declared: Declared | None
+    declared: DeclaredConf | None
     found: list[Value] = field(default_factory=list)
 
     def take(self, spec: Spec[T], given: T | None, recorded: T | None = None) -> T:

@@ -402,7 +402,7 @@ class Machines:
 
 
 @dataclass(kw_only=True)
-class Work(Machines):
+class WorkOptions(Machines):
     """Who does the work of a verb, and how fast."""
 
     PANEL: ClassVar = WORK

@@ -94,7 +94,7 @@ class Verbs(TyperGroup):
         return sorted(names, key=lambda name: headings.index(self.panels.get(name, self.added)))
 
 
-class JobVerbs(Verbs):
+class JobGroup(Verbs):
     """The verbs of `streambank job`."""
 
     prefix = "job."

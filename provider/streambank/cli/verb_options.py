@@ -12,7 +12,7 @@ import typer
 
 from streambank.cli.options import Debug, Json
 from streambank.core.errors import InputError
-from streambank.core.options import Declared, flag_of, options_of
+from streambank.core.options import OptionField, flag_of, options_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def help_of(option: Declared) -> str:
+def help_of(option: OptionField) -> str:
     """What the command line says of an option."""
     assert option.option is not None, "options_of gives options"
     said = [option.option.help]
@@ -74,7 +74,7 @@ def help_of(option: Declared) -> str:
     return " ".join(said)
 
 
-def _is_repeated(option: Declared) -> bool:
+def _is_repeated(option: OptionField) -> bool:
     assert option.option is not None, "options_of gives options"
     return get_origin(option.kind) in (Mapping, tuple) and option.option.parse is None
 
@@ -85,7 +85,7 @@ def _panel(request: type[Any], name: str) -> str | None:
     return cast("str | None", vars(declaring).get("PANEL"))
 
 
-def _parameter(option: Declared, panel: str | None) -> inspect.Parameter:
+def _parameter(option: OptionField, panel: str | None) -> inspect.Parameter:
     assert option.option is not None, "options_of gives options"
     said, kind, flag = option.option, option.kind, flag_of(option)
     default = None if option.default is None else option.default()
@@ -124,7 +124,7 @@ def _parameter(option: Declared, panel: str | None) -> inspect.Parameter:
     )
 
 
-def _read(option: Declared, value: Any) -> Any:
+def _read(option: OptionField, value: Any) -> Any:
     if option.option is not None and option.option.parse is not None:
         return option.option.parse(value)
     if get_origin(option.kind) is Mapping:

@@ -54,7 +54,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Declared:
+class OptionField:
     """A field, with what is said of it; without a default it has to be given."""
 
     name: str
@@ -65,7 +65,7 @@ class Declared:
     is_template: bool = False
 
     @classmethod
-    def of(cls, name: str, annotation: Any, default: Callable[[], Any] | None) -> Declared:
+    def of(cls, name: str, annotation: Any, default: Callable[[], Any] | None) -> OptionField:
         found = None
         if get_origin(annotation) is Annotated:
             annotation, *more = get_args(annotation)
@@ -140,14 +140,14 @@ class Declared:
         return number
 
 
-def options_of(request: type[Any]) -> tuple[Declared, ...]:
+def options_of(request: type[Any]) -> tuple[OptionField, ...]:
     """The options that a dataclass declares, in their order."""
     hints = get_type_hints(request, include_extras=True)
-    found = (Declared.of(each.name, hints[each.name], _default_of(each)) for each in fields(request))
+    found = (OptionField.of(each.name, hints[each.name], _default_of(each)) for each in fields(request))
     return tuple(each for each in found if each.option is not None)
 
 
-def flag_of(option: Declared) -> str:
+def flag_of(option: OptionField) -> str:
     """What the command line calls an option."""
     own = None if option.option is None else option.option.flag
     return own or f"--{option.said.replace('_', '-')}"

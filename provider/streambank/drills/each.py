@@ -77,7 +77,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped(JsonObject):
+class SkippedSavepoints(JsonObject):
     """Savepoints that were not drilled, and are no failure."""
 
     savepoints: Mapping[str, str]
@@ -101,7 +101,7 @@ class RoundReport:
     job: str
     repository: str
     drills: tuple[JsonDict, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedSavepoints, ...]
     resumed: int
     started_at: datetime
     seconds: Annotated[float, MILLIS]
@@ -278,7 +278,7 @@ class _Round(Procedure[DrillRequest]):
         self.control = request.job.records()
         self.id = f"{self.started_at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.drills: list[JsonDict] = []
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedSavepoints] = []
         self.ended = ""
         self.hint = ""
         self.left: tuple[dict[str, str], ...] = ()
@@ -434,7 +434,7 @@ class _Round(Procedure[DrillRequest]):
     def _skip(self, savepoints: Mapping[str, str], number: int, of: int) -> None:
         why = "it has expired meanwhile"
         self.say(f"savepoint {number} of {of}: {called(savepoints)} is skipped: {why}")
-        self.skipped.append(Skipped(savepoints, why))
+        self.skipped.append(SkippedSavepoints(savepoints, why))
 
     def _is_kept(self, one: Kept) -> bool:
         try:

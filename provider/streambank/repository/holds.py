@@ -221,13 +221,13 @@ class Holds:
         self._able = True
 
     @contextmanager
-    def held(self, job: str, savepoint: str) -> Iterator[Keeper]:
+    def held(self, job: str, savepoint: str) -> Iterator[HoldMarks]:
         """Hold a savepoint for a `with` block; its marks are renewed in a separate thread.
 
         Raises:
             NotFoundError: It is not listed any more (code `no-such-savepoint`).
         """
-        keeper = Keeper(self._repository, self._purpose, self._by, job, savepoint)
+        keeper = HoldMarks(self._repository, self._purpose, self._by, job, savepoint)
         if self._able:
             self._warn(keeper.renew(), _NOT_HELD.format(savepoint))
         ended = threading.Event()
@@ -247,7 +247,7 @@ class Holds:
                 thread.join()
             self._warn(keeper.release(), _NOT_ENDED.format(savepoint))
 
-    def _keep(self, keeper: Keeper, ended: threading.Event) -> None:
+    def _keep(self, keeper: HoldMarks, ended: threading.Event) -> None:
         while not ended.wait(self._renew_s):
             self._warn(keeper.renew(), _NOT_RENEWED.format(keeper.savepoint))
 
@@ -260,7 +260,7 @@ class Holds:
             self.warnings.append(f"{what}: {error.message}")
 
 
-class Keeper:
+class HoldMarks:
     """The marks of one hold.
 
     Attributes:

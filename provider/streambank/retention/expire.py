@@ -37,8 +37,8 @@ from streambank.retention.policy import (
     MAX_AGE,
     MIN_VERIFIED_RULE,
     Policy,
-    Reason,
     RetentionDecision,
+    RetentionReason,
     decide,
 )
 from streambank.retention.undelete import read_back
@@ -195,13 +195,13 @@ class _Expire:
         Args:
             now_ns: The time by the clock of the storage, by which holds end; this machine's for 0.
         """
-        besides: dict[tuple[str, str], Reason] = {}
+        besides: dict[tuple[str, str], RetentionReason] = {}
         if self._source is not None:
-            why = Reason("source", f"{self._source.store.uri} lists it")
+            why = RetentionReason("source", f"{self._source.store.uri} lists it")
             besides |= dict.fromkeys(listed(self._source.store, self.job), why)
         for hold in holds(self.repository.store, now_ns or _own_ns()):
             if hold.counts:
-                besides[hold.which] = Reason(HELD, f"it is being read: {hold.holder}")
+                besides[hold.which] = RetentionReason(HELD, f"it is being read: {hold.holder}")
         jobs: dict[str, list[SavepointSummary]] = {}
         for summary in self.repository.manifests(self.job):
             jobs.setdefault(summary.job, []).append(summary)
@@ -317,7 +317,7 @@ def _unless_locked(locks: Locking, decision: RetentionDecision) -> RetentionDeci
     if until is None:
         return decision
     return RetentionDecision(
-        decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),)
+        decision.summary, True, (RetentionReason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),)
     )
 
 
@@ -334,7 +334,7 @@ def _final(
         return decision
     rule = MIN_VERIFIED_RULE if _which(decision) in relisted else "changed"
     why = "others expired at the same time" if _which(decision) in relisted else "it was changed meanwhile"
-    return RetentionDecision(decision.summary, True, (Reason(rule, why),))
+    return RetentionDecision(decision.summary, True, (RetentionReason(rule, why),))
 
 
 def _newest_ns(copies: Iterable[Expired]) -> int:

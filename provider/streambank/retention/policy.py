@@ -133,7 +133,7 @@ def policy_of(options: ExpireOptions, time_zone: str = UTC_NAME) -> Policy | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Reason(JsonObject):
+class RetentionReason(JsonObject):
     """Why a savepoint is kept, or why a rule does not keep it.
 
     Attributes:
@@ -156,7 +156,7 @@ class RetentionDecision:
 
     summary: SavepointSummary
     keep: bool
-    reasons: tuple[Reason, ...]
+    reasons: tuple[RetentionReason, ...]
     overrules: tuple[str, ...] = ()
 
     @property
@@ -191,7 +191,7 @@ def decide(
     summaries: Iterable[SavepointSummary],
     policy: Policy,
     now: datetime,
-    besides: Mapping[tuple[str, str], Reason] = MappingProxyType({}),
+    besides: Mapping[tuple[str, str], RetentionReason] = MappingProxyType({}),
     others: Container[tuple[str, str]] = (),
 ) -> list[RetentionDecision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
@@ -221,7 +221,7 @@ def _decide(
     summaries: Sequence[SavepointSummary],
     policy: Policy,
     now: datetime,
-    besides: Mapping[tuple[str, str], Reason],
+    besides: Mapping[tuple[str, str], RetentionReason],
     others: Container[tuple[str, str]],
 ) -> list[RetentionDecision]:
     """As `decide`, of one job: what is too old goes first, and takes no place from the rest."""
@@ -240,7 +240,9 @@ def _decide(
         each = other.summary
         if each.savepoint not in old:
             continue
-        why = Reason(MAX_AGE, f"{say_duration(ages_s[each.savepoint])} old; at most {limit} is allowed")
+        why = RetentionReason(
+            MAX_AGE, f"{say_duration(ages_s[each.savepoint])} old; at most {limit} is allowed"
+        )
         hold = besides.get((each.job, each.savepoint))
         if hold is not None and hold.rule == HELD:
             decisions.append(RetentionDecision(each, True, (hold, why)))
@@ -264,7 +266,7 @@ def _by_rules(
     summaries: Sequence[SavepointSummary],
     policy: Policy,
     now: datetime,
-    besides: Mapping[tuple[str, str], Reason],
+    besides: Mapping[tuple[str, str], RetentionReason],
     others: Container[tuple[str, str]],
 ) -> list[RetentionDecision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
@@ -274,14 +276,14 @@ def _by_rules(
     whole = [each for each in usable if each.verified_ok is not False and each.savepoint not in passed_over]
     present = [each for each in whole if _taken_at(each) <= now]
     of_all, of_whole, of_present = (_rules(some, policy, now) for some in (usable, whole, present))
-    kept: dict[str, list[Reason]] = {}
+    kept: dict[str, list[RetentionReason]] = {}
     for each in usable:
-        reasons = [Reason("pinned", "it is pinned")] if each.pinned else []
+        reasons = [RetentionReason("pinned", "it is pinned")] if each.pinned else []
         for rules in (of_whole, of_present, of_all):
             for rule in rules:
                 if each.savepoint in rule.keeps:
                     ahead = "" if _taken_at(each) <= now else ", by a time that is in the future"
-                    reason = Reason(rule.name, f"{rule.keeps[each.savepoint]}{ahead}")
+                    reason = RetentionReason(rule.name, f"{rule.keeps[each.savepoint]}{ahead}")
                     if reason not in reasons:
                         reasons.append(reason)
         if reasons:
@@ -293,17 +295,19 @@ def _by_rules(
             kept.setdefault(each.savepoint, []).append(besides[each.job, each.savepoint])
     decisions = [_unreadable(each) for each in unreadable]
     for each in usable:
-        bad = [Reason(DAMAGED, FOUND_DAMAGE)] if each.verified_ok is False else []
+        bad = [RetentionReason(DAMAGED, FOUND_DAMAGE)] if each.verified_ok is False else []
         if each.savepoint in kept:
             decisions.append(RetentionDecision(each, True, tuple(kept[each.savepoint] + bad)))
             continue
         rules = of_all if bad or each.savepoint in passed_over else of_whole
-        passed = [Reason(rule.name, rule.passes[each.savepoint]) for rule in rules]
+        passed = [RetentionReason(rule.name, rule.passes[each.savepoint]) for rule in rules]
         decisions.append(RetentionDecision(each, False, tuple(bad + passed)))
     return decisions
 
 
-def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reason]], wanted: int) -> None:
+def _keep_verified(
+    whole: Sequence[SavepointSummary], kept: dict[str, list[RetentionReason]], wanted: int
+) -> None:
     """Keep the newest verified ones, then, until there are enough, others that nothing is known against.
 
     That rules keep older verified ones is no reason to drop the newest: it is what a restore goes back to.
@@ -311,18 +315,20 @@ def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reaso
     verified = [each for each in whole if each.verified_ok]
     for each in verified[:wanted]:
         if each.savepoint not in kept:
-            kept[each.savepoint] = [Reason(MIN_VERIFIED_RULE, f"one of the last {wanted} that are verified")]
+            kept[each.savepoint] = [
+                RetentionReason(MIN_VERIFIED_RULE, f"one of the last {wanted} that are verified")
+            ]
     short = wanted - sum(each.savepoint in kept for each in whole)
     for each in whole:
         if short > 0 and each.savepoint not in kept:
             why = f"only {len(verified)} of the {wanted} that must stay are verified, so this one stays too"
-            kept[each.savepoint] = [Reason(MIN_VERIFIED_RULE, why)]
+            kept[each.savepoint] = [RetentionReason(MIN_VERIFIED_RULE, why)]
             short -= 1
 
 
 def _unreadable(summary: SavepointSummary) -> RetentionDecision:
     why = summary.error.message if summary.error else "it does not record when it was taken"
-    return RetentionDecision(summary, True, (Reason("unreadable", f"never dropped unread: {why}"),))
+    return RetentionDecision(summary, True, (RetentionReason("unreadable", f"never dropped unread: {why}"),))
 
 
 def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime) -> list[_Rule]:

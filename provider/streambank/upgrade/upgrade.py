@@ -53,7 +53,7 @@ from streambank.upgrade.watch import (
     committed_at,
     first_commit_after,
 )
-from streambank.upgrade.work import Work
+from streambank.upgrade.work import UpgradeWork
 
 LATE_S = 1800.0
 """How much later than a start and a watch take, what was interrupted is still undone by itself."""
@@ -139,7 +139,7 @@ def undo_upgrade(
         return work.undo(error, sink=sink, asked=True)
 
 
-class _Upgrading(Work):
+class _Upgrading(UpgradeWork):
     def run(self, claim: int) -> Upgrade:
         """Finish an upgrade that was interrupted, or do a new one.
 

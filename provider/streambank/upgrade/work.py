@@ -21,7 +21,7 @@ from streambank.upgrade.record import Upgrade, remember
 from streambank.upgrade.undo import OPERATION, why_undone
 
 
-class Work(Procedure[UpgradeRequest]):
+class UpgradeWork(Procedure[UpgradeRequest]):
     """An upgrade that is worked on, with its claim in hand."""
 
     def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:

@@ -23,7 +23,7 @@ from airflow.sdk import BaseOperator
 from streambank.control.processes import who
 from streambank.core.errors import StreambankError, check_choice
 from streambank.core.names import ASKER, MAIN, SEPARATOR
-from streambank.core.options import Declared, Template, as_bool, as_data, options_of
+from streambank.core.options import OptionField, Template, as_bool, as_data, options_of
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures, close_log, describe
@@ -62,7 +62,7 @@ class FindsJobs:
 
     ui_color = "#d6e8ee"
     template_fields: Any = ()
-    arguments: ClassVar[Mapping[str, Declared]] = {}
+    arguments: ClassVar[Mapping[str, OptionField]] = {}
     """Those of the arguments that are read by their types."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Arguments of Airflow's own operator, for who leaves them out."""
@@ -202,7 +202,7 @@ class FindsJobs:
             self.hook.recovery.check_generations(self.job, found, by=asked_by(context))
 
 
-def _arguments_of(operator: type[Any]) -> dict[str, Declared]:
+def _arguments_of(operator: type[Any]) -> dict[str, OptionField]:
     """The arguments that a class declares itself."""
     bases = [base for base in operator.__bases__ if not issubclass(base, (FindsJobs, BaseOperator))]
     found = {one.name: one for base in bases if is_dataclass(base) for one in options_of(base)}
@@ -213,11 +213,11 @@ def _arguments_of(operator: type[Any]) -> dict[str, Declared]:
         typed = eval(annotation, module) if isinstance(annotation, str) else annotation
         if get_origin(typed) is not ClassVar:
             default = partial(attributes.__getitem__, name) if name in attributes else None
-            found[name] = Declared.of(name, typed, default)
+            found[name] = OptionField.of(name, typed, default)
     return found
 
 
-def _constructor(operator: type[Any], own: Mapping[str, Declared]) -> Callable[..., None]:
+def _constructor(operator: type[Any], own: Mapping[str, OptionField]) -> Callable[..., None]:
     """The `__init__` of an operator whose fields are its arguments."""
 
     def __init__(self: Any, **kwargs: Any) -> None:

@@ -22,7 +22,7 @@ from streambank_airflow.watch.job import LOST, STATES
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank_airflow.triggers.base import JobTrigger, Watcher
+    from streambank_airflow.triggers.base import JobTrigger, LooksAtJob
 
 
 _LOOK_AGAIN_S = 0.5
@@ -60,7 +60,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         mode: Any = "poke"
         soft_fail: Any = False
         exponential_backoff: Any = False
-    _watcher = cast("Watcher | None", None)  # annotated, it would be a field to mypy
+    _watcher = cast("LooksAtJob | None", None)  # annotated, it would be a field to mypy
 
     def after_init(self) -> None:
         self.failed_states = check_states(self.failed_states)

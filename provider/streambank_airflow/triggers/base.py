@@ -64,7 +64,7 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-class Watcher(Protocol):
+class LooksAtJob(Protocol):
     """What looks at a job."""
 
     def look(self) -> JobView:
@@ -109,7 +109,7 @@ class JobTrigger(LookingTrigger):
 
     remember: Mapping[str, Any] = field(default_factory=dict)
 
-    def open_watcher(self, hook: StreambankHook) -> Watcher:
+    def open_watcher(self, hook: StreambankHook) -> LooksAtJob:
         """What looks at the job."""
         return hook.watchers.job(self.job)
 
@@ -137,7 +137,7 @@ class JobTrigger(LookingTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait in the triggerer: files are read in threads, so that other triggers are not held up."""
         failures = 0
-        watcher: Watcher | None = None
+        watcher: LooksAtJob | None = None
         while True:
             try:
                 if watcher is None:

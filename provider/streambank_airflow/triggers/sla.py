@@ -19,7 +19,7 @@ from streambank_airflow.watch.sla import SKEWS, ObjectivesState, SlaLooks, SlaVi
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
-    from streambank_airflow.triggers.base import Watcher
+    from streambank_airflow.triggers.base import LooksAtJob
     from streambank_airflow.watch.job import JobView
 
 UNTIL = ("kept", "broken")
@@ -51,7 +51,7 @@ class SlaTrigger(SensorTrigger):
         check_choice(self.least, "least", SEVERITIES)
         self.objectives = check_objectives(self.objectives)
 
-    def open_watcher(self, hook: StreambankHook) -> Watcher:
+    def open_watcher(self, hook: StreambankHook) -> LooksAtJob:
         skew = not self.objectives or bool(SKEWS & set(self.objectives))
         return SlaWatcher.of(lambda: hook.slas.find(self.job, self.checkpoint), skew=skew)
 

@@ -9,7 +9,7 @@ from streambank_airflow.watch.event_time import as_moment, to_epoch_ms
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
-    from streambank_airflow.triggers.base import Watcher
+    from streambank_airflow.triggers.base import LooksAtJob
     from streambank_airflow.watch.job import JobView
 
 
@@ -31,7 +31,7 @@ class WatermarkTrigger(SensorTrigger):
         super().__post_init__()
         self._moment_ms = to_epoch_ms(as_moment(self.moment, "moment"))
 
-    def open_watcher(self, hook: StreambankHook) -> Watcher:
+    def open_watcher(self, hook: StreambankHook) -> LooksAtJob:
         return hook.watchers.watermark(self.job, self.checkpoint)
 
     def outcome(self, view: JobView) -> str | None:

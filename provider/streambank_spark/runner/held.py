@@ -94,7 +94,7 @@ def _why_not_needed(spec: LaunchSpec, control: JobControl, holder: Claims) -> st
 
 
 @dataclass
-class Held:
+class HeldLaunch:
     """What the wrappers ask (`patch.Host`) before and after the release.
 
     Attributes:

@@ -28,7 +28,7 @@ from streambank.storage import normalize_location
 from streambank_spark.private import jvm
 from streambank_spark.runner import redirect, refusals, replay
 from streambank_spark.runner.key_sampling import sampling_of
-from streambank_spark.runner.queries import Looks, Managed, Queries
+from streambank_spark.runner.queries import Managed, Queries, QueryLooks
 
 _NAME = "_streambank_query_name"
 _PATH = "_streambank_path"
@@ -122,7 +122,7 @@ def _starting(
         kafka = {**jvm.kafka_of(self._df), "sink": dict(getattr(self, _KAFKA, {}))}
         output = _output(self, call.arguments.get("format"), path, call.arguments.get("tableName"))
         named = getattr(self, _CHECKPOINT, None)
-        looks = Looks(name, tuple(sources), output, jvm.operators_of(self._df), _normalized(named))
+        looks = QueryLooks(name, tuple(sources), output, jvm.operators_of(self._df), _normalized(named))
         asked = _Start(self, original, plain_start, call, output, kafka)
         with host.queries.starting(looks) as (declared, spec):
             if spec.redirect is None:

@@ -59,7 +59,7 @@ class Managed:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class QueryLooks:
     """What a query looks like before Spark starts it, so that two of them can be told apart.
 
     Attributes:
@@ -75,7 +75,7 @@ class Looks:
     operators: tuple[str, ...] = ()
     checkpoint: str | None = None
 
-    def unlike(self, other: Looks) -> str | None:
+    def unlike(self, other: QueryLooks) -> str | None:
         """In what it differs from an earlier one, for people; None where it may be the same query."""
         if self.name != other.name:
             return f"was {_shown(other.name)} before"
@@ -94,7 +94,7 @@ class Looks:
 class _Seen:
     """What a declared query looked like when it was started first."""
 
-    looks: Looks
+    looks: QueryLooks
     starting: bool = False
     runs: list[Managed] = field(default_factory=list)
 
@@ -118,7 +118,7 @@ class Queries:
         self._changed = threading.Condition()
 
     @contextmanager
-    def starting(self, looks: Looks) -> Iterator[tuple[str, QuerySpec]]:
+    def starting(self, looks: QueryLooks) -> Iterator[tuple[str, QuerySpec]]:
         """Decide which declared query a start is, and keep its place while Spark starts it.
 
         Raises:

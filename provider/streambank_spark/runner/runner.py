@@ -38,7 +38,7 @@ from streambank.storage.local.reserve import keep_reserve
 from streambank_spark.failures import say_error
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, redirect, refusals, signals
-from streambank_spark.runner.held import Held
+from streambank_spark.runner.held import HeldLaunch
 from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
@@ -105,7 +105,7 @@ def _run_held(spec: LaunchSpec, control: JobControl, program: Path, parent: Proc
         else:
             held.end(f"TERM to {whom}")
 
-    held = Held(spec, control, parent, begin, refuse)
+    held = HeldLaunch(spec, control, parent, begin, refuse)
     signals.watch_python(on_term)
     _wrap(held)
     code = application.run(program, spec.args, lambda error: exit_code(spec, error))

@@ -7,7 +7,7 @@ import pytest
 from streambank.advice.memory import RocksDBSettings
 from streambank.advice.request import PlaceRequest, RocksDBRequest, StateRequest
 from streambank.advice.resolve import cluster_of, rows_of, settings_of
-from streambank.advice.values import Declared, Values
+from streambank.advice.values import DeclaredConf, Values
 from streambank.core.errors import InputError
 from streambank.doctor.spark_conf import MIB, SparkConf
 
@@ -16,7 +16,7 @@ BOUNDED = f"{STATE}rocksdb.boundedMemoryUsage"
 
 
 def declared(**settings: str) -> Values:
-    return Values(Declared("orders", SparkConf("yarn", settings)))
+    return Values(DeclaredConf("orders", SparkConf("yarn", settings)))
 
 
 def test_without_anything_the_defaults_are_those_of_spark() -> None:

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from streambank.cli.app import app
-from streambank.cli.plugins import JobVerbs, Verbs
+from streambank.cli.plugins import JobGroup, Verbs
 from tests.support.cli import streambank, succeed
 from tests.support.declared_commands import install_commands
 
@@ -22,14 +22,14 @@ def test_every_verb_has_a_heading_and_no_heading_has_another_verb() -> None:
     context = typer.Context(group)
     assert set(group.list_commands(context)) == set(Verbs.panels)
     jobs = group.get_command(context, "job")
-    assert set(jobs.list_commands(typer.Context(jobs))) == set(JobVerbs.panels)
+    assert set(jobs.list_commands(typer.Context(jobs))) == set(JobGroup.panels)
 
 
 @pytest.mark.parametrize("group", [(), ("job",)])
 def test_the_help_shows_no_other_heading(group: tuple[str, ...]) -> None:
     shown = succeed(*group, "--help").out
     headings = [line.split("─")[1].strip() for line in shown.splitlines() if line.startswith("╭─")]
-    assert headings == ["Options", *dict.fromkeys((JobVerbs if group else Verbs).panels.values())]
+    assert headings == ["Options", *dict.fromkeys((JobGroup if group else Verbs).panels.values())]
 
 
 def test_a_verb_that_another_package_adds_stands_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
 from streambank.repository.digest import digest_of
-from streambank.repository.holds import Holds, Keeper, add_hold, hold_key
+from streambank.repository.holds import HoldMarks, Holds, add_hold, hold_key
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.retention.expire import expire
@@ -54,7 +54,7 @@ class Repositories(RuleBasedStateMachine):
         self.taken: dict[str, set[str]] = {}
         self.pinned: set[str] = set()
         self.slow: tuple[Repository, ObjectWriter, dict[str, bytes], Manifest] | None = None
-        self.reading: tuple[Repository, Manifest, Keeper, ExitStack] | None = None
+        self.reading: tuple[Repository, Manifest, HoldMarks, ExitStack] | None = None
         self.batch = 0
 
     @initialize()

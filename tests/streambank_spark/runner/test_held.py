@@ -26,7 +26,7 @@ control = load_jobs(jobs).job("flights").records()
 jvm = subprocess.Popen([sys.executable, "-c", code, temporary], stdout=subprocess.PIPE, text=True)
 jvm.stdout.readline()
 print(jvm.pid, flush=True)
-one = held.Held(read_launch(control, launch), control, process(jvm.pid, "jvm"), None, None)
+one = held.HeldLaunch(read_launch(control, launch), control, process(jvm.pid, "jvm"), None, None)
 one.end("the upgrade has ended")
 """
 

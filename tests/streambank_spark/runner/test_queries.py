@@ -12,7 +12,7 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
-from streambank_spark.runner.queries import Looks, Managed, Queries
+from streambank_spark.runner.queries import Managed, Queries, QueryLooks
 from tests.support.refuses import refuses
 
 
@@ -33,7 +33,7 @@ class Query:
 
 
 def start(queries: Queries, name: str | None, sources: list[str], **looks: Any) -> Managed:
-    with queries.starting(Looks(name, tuple(sources), **looks)) as (declared, spec):
+    with queries.starting(QueryLooks(name, tuple(sources), **looks)) as (declared, spec):
         assert queries.is_starting()
         query: Any = Query()
         managed = Managed(declared, spec, query, "id", "run")
@@ -120,7 +120,7 @@ def test_a_query_that_was_waited_for_is_started_again_at_once(one: Queries) -> N
 
 
 def test_a_start_that_fails_leaves_its_place_free(one: Queries) -> None:
-    with pytest.raises(OSError, match="no space"), one.starting(Looks(None, ("a",))):
+    with pytest.raises(OSError, match="no space"), one.starting(QueryLooks(None, ("a",))):
         raise OSError("no space")
     assert not one.is_starting()
     end(start(one, None, ["a"]))
@@ -150,13 +150,13 @@ def test_two_unnamed_queries_are_told_apart(one: Queries, other: dict[str, Any],
 
 
 def test_a_checkpoint_location_is_the_same_by_each_name_of_its_service() -> None:
-    named = Looks("a", ("b",), checkpoint="s3a://lake/ck")
+    named = QueryLooks("a", ("b",), checkpoint="s3a://lake/ck")
     assert named.unlike(replace(named, checkpoint="s3://lake//ck/")) is None
     for other in ("s3://lake/other", None):
         assert "named the checkpointLocation" in str(named.unlike(replace(named, checkpoint=other)))
 
 
 def test_a_start_that_was_refused_says_nothing_of_the_query(one: Queries) -> None:
-    with pytest.raises(OSError, match="refused"), one.starting(Looks(None, ("a",), Output("files"))):
+    with pytest.raises(OSError, match="refused"), one.starting(QueryLooks(None, ("a",), Output("files"))):
         raise OSError("refused")
     end(start(one, None, ["a"], output=Output("noop")))

@@ -23,7 +23,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
-from streambank.cli.plugins import JobVerbs
+from streambank.cli.plugins import JobGroup
 from streambank.cli.verb_options import Commands
 from streambank.cli.verbs.job import clean, history, overview, restore
 from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streambank.job.stop import StopResult
 
 app = Commands(
-    cls=JobVerbs,
+    cls=JobGroup,
     help="Start, stop and look at the jobs that streaming_jobs.toml declares.",
     no_args_is_help=True,
 )

@@ -12,7 +12,7 @@ from streambank.cli.options import (
     LockOptions,
     RepositoryOption,
     SparkJobsFile,
-    Work,
+    WorkOptions,
     declared_job,
     open_repository,
     with_progress,
@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
 def replicate(
     repository: RepositoryOption,
     locked: LockOptions,
-    work: Work,
+    work: WorkOptions,
     to: Annotated[
         list[str],
         typer.Option(
@@ -136,7 +136,7 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
 def repair(
     repository: RepositoryOption,
     locked: LockOptions,
-    work: Work,
+    work: WorkOptions,
     sources: Annotated[
         list[str],
         typer.Option(

@@ -15,7 +15,7 @@ from streambank.cli.options import (
     Note,
     Parallel,
     RepositoryOption,
-    Work,
+    WorkOptions,
     brokers_of,
     declared_job,
     with_progress,
@@ -67,7 +67,7 @@ def take(
     repository: RepositoryOption,
     job: OfJob,
     options: TakeOptions,
-    work: Work,
+    work: WorkOptions,
     locked: LockOptions,
     kafka_sink: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")

@@ -14,7 +14,7 @@ from streambank.cli.options import (
     JobOption,
     RepositoryOption,
     SparkJobsFile,
-    Work,
+    WorkOptions,
     declared_job,
     open_repository,
     with_progress,
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     repository: RepositoryOption,
-    machines: Work,
+    machines: WorkOptions,
     savepoint: Annotated[
         str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
     ] = None,
@@ -129,7 +129,7 @@ def _deeper(
     level: DeepLevel,
     opened: Repository,
     declared: Callable[[], Job | None],
-    machines: Work,
+    machines: WorkOptions,
     work: str | None,
 ) -> Iterator[Deeper | None]:
     """What looks deeper than full, for a `with`; nothing where that is not asked for.

@@ -53,7 +53,7 @@ _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReachedRepository:
     """A repository or replica that answered."""
 
     location: str
@@ -98,11 +98,11 @@ class Places:
         self, locations: Sequence[str], job: str, target: str, open_place: Callable[[str], Repository]
     ) -> None:
         self.locations = locations
-        self.there: list[Place] = []
+        self.there: list[ReachedRepository] = []
         self.passed: list[PassedOver] = []
         for location in by_distance(locations, target):
             try:
-                self.there.append(Place(location, open_place(location)))
+                self.there.append(ReachedRepository(location, open_place(location)))
             except PASSED_OVER as error:
                 self.pass_over(location, error.message)
         self._check_there(job)
@@ -216,7 +216,7 @@ class Places:
         as_of = damaged.as_of.at if damaged.as_of else None
         return with_older(error, said, self._glimpse(damaged), known, verifies, as_of=as_of, beside=others)
 
-    def _declared(self) -> list[Place]:
+    def _declared(self) -> list[ReachedRepository]:
         return sorted(self.there, key=lambda place: self.locations.index(place.location))
 
     def _glimpse(self, found: Found) -> Manifest | None:
@@ -227,7 +227,7 @@ class Places:
     def _newest_of_all(self, job: str, lines: QueryLines) -> Iterator[Found]:
         left_out: list[_LeftOut] = []
         first = self._declared()[0].repository.store
-        failed: list[Place] = []
+        failed: list[ReachedRepository] = []
         known = self._known(job, lines, self.passed, left_out, failed)
         self.there = [place for place in self.there if place not in failed]
         self._check_there(job)
@@ -245,7 +245,7 @@ class Places:
         lines: QueryLines,
         passed: list[PassedOver],
         left_out: list[_LeftOut],
-        failed: list[Place] | None = None,
+        failed: list[ReachedRepository] | None = None,
     ) -> list[SavepointSummary]:
         """The candidates that any place has, each once.
 
@@ -350,7 +350,9 @@ def choose_nearest(
     raise places.name_older(nowhere, damaged, asked.said, lines, pace)
 
 
-def whole_at(place: Place, found: Found, *, record: bool, by: Mapping[str, Any] | None, pace: Pace) -> Chosen:
+def whole_at(
+    place: ReachedRepository, found: Found, *, record: bool, by: Mapping[str, Any] | None, pace: Pace
+) -> Chosen:
     """A savepoint of a place, each byte of it read and compared.
 
     Raises:
@@ -364,13 +366,13 @@ def whole_at(place: Place, found: Found, *, record: bool, by: Mapping[str, Any] 
     return Chosen(manifest, (), unrecorded(report), found.as_of)
 
 
-def _heads_in(places: Sequence[Place], job: str) -> Iterator[Manifest]:
+def _heads_in(places: Sequence[ReachedRepository], job: str) -> Iterator[Manifest]:
     for place in places:
         with suppress(*PASSED_OVER):
             yield from candidate_heads(place.repository.store, job)
 
 
-def _is_rejected(places: Sequence[Place], head: Manifest) -> bool:
+def _is_rejected(places: Sequence[ReachedRepository], head: Manifest) -> bool:
     """Whether the mark of a rehearsal that was made last in any place rejects a savepoint; as in `_known`."""
     if head.derived_from is None:
         return False
@@ -389,5 +391,5 @@ _LeftOut = tuple[datetime, PassedOver]
 """A savepoint of another line: when it was taken, and what is said of it."""
 
 
-def _left_out(place: Place, one: Manifest | SavepointSummary, why: str) -> _LeftOut:
+def _left_out(place: ReachedRepository, one: Manifest | SavepointSummary, why: str) -> _LeftOut:
     return one.taken_at or _OLDEST, PassedOver(place.location, f"Savepoint {one.savepoint}: {why}")

@@ -17,8 +17,8 @@ from streambank.declaration.declaration import Job
 from streambank.recovery.choosing.nearest import (
     NEAREST,
     PASSED_OVER,
-    Place,
     Places,
+    ReachedRepository,
     choose_nearest,
     whole_at,
 )
@@ -240,14 +240,14 @@ def _newest_moment(
 
     A place is read only where its manifests promise a newer moment than what was found whole.
     """
-    promised: list[tuple[datetime, Place]] = []
+    promised: list[tuple[datetime, ReachedRepository]] = []
     for place in places.there:
         try:
             promised.append((_promised(job, place.repository, lines), place))
         except PASSED_OVER as error:
             places.pass_over(place.location, error.message)
     promised.sort(key=lambda one: one[0], reverse=True)
-    best: tuple[Place, ChosenTogether] | None = None
+    best: tuple[ReachedRepository, ChosenTogether] | None = None
     for moment, place in promised:
         if best is not None and best[1].moment >= moment:
             places.pass_over(place.location, f"It has all queries only up to {to_json_time(moment)}.")

@@ -7,7 +7,7 @@ from typing import Any, get_origin
 
 from airflow.sdk import Param
 
-from streambank.core.options import Declared, options_of, write_duration
+from streambank.core.options import OptionField, options_of, write_duration
 
 PRINTED = r"[^\x00-\x1f\x7f]"
 """One character that is printed."""
@@ -94,7 +94,7 @@ def answers_of(options: type[Any]) -> dict[str, Any]:
     return {one.name: f"{{{{ params.get('{one.said}') }}}}" for one in asked}
 
 
-def _field(option: Declared, defaults: Mapping[str, Any], more: Mapping[str, str]) -> Param:
+def _field(option: OptionField, defaults: Mapping[str, Any], more: Mapping[str, str]) -> Param:
     said = option.option
     assert said is not None, "only options have titles"
     default = None if option.default is None else option.default()

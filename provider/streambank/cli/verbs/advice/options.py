@@ -14,7 +14,7 @@ from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.advice.of_job import StateNow
-    from streambank.advice.values import Declared, Value
+    from streambank.advice.values import DeclaredConf, Value
     from streambank.declaration.declaration import Job
 
 JobNamed = Annotated[
@@ -35,7 +35,7 @@ class JobState:
 
     job: Job
     query: str
-    declared: Declared
+    declared: DeclaredConf
     now: StateNow | None
 
     def to_dict(self) -> dict[str, Any]:

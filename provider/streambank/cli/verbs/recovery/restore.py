@@ -16,7 +16,7 @@ from streambank.cli.options import (
     Sink,
     SinkOf,
     Source,
-    Work,
+    WorkOptions,
     brokers_of,
     declared_job,
     jobs_option,
@@ -68,7 +68,7 @@ def restore(
         ),
     ],
     repository: RepositoryOption,
-    work: Work,
+    work: WorkOptions,
     job: Annotated[
         str | None, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")
     ] = None,
