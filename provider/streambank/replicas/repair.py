@@ -31,7 +31,7 @@ from streambank.repository.header import HEADER_KEY
 from streambank.repository.manifest import MANIFEST_SEAL, Manifest, glance
 from streambank.repository.objects.packs import read_pack
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import lacking_signatures, signatures_of, signing_of
+from streambank.repository.signatures import Signatures
 from streambank.savepoint.plan import check_same
 from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage import same_place
@@ -129,7 +129,7 @@ def repair(
         run.report.repaired.append(RepairedFile("header", HEADER_KEY))
     touched = run.run()
     if not dry_run:
-        fresh = Repository.open(repository.store, lock=repository.lock)
+        fresh = Repository.open(repository.store, lock=repository.locks.policy)
         for each in touched:
             with suppress(NotFoundError):  # it was deleted meanwhile
                 report = verify(fresh, *each, "full", pace=pace, by=by)
@@ -243,9 +243,10 @@ class _Repair:
         its bytes, or its head. Where that says nothing, the objects that the copy names do (`_may_be`).
         """
         repository = self.repository
-        names = signatures_of(repository.store, *which)
-        if names and repository.keys:
-            return bool(is_signed(signing_of(repository.keys, *which, [data]), names))
+        signatures = repository.signatures
+        names = signatures.of(*which)
+        if names and signatures.keys:
+            return bool(is_signed(signatures.signing(*which, [data]), names))
         left = b""
         with suppress(StorageError, NotFoundError):
             left = repository.store.read(manifest_key(*which))
@@ -348,8 +349,8 @@ class _Repair:
             self._give_up(key, copy.error.message, "Objects that it names are not whole.", [which])
             return
         if not self.dry_run:
-            fresh = Repository.open(self.repository.store, lock=self.repository.lock)
-            names = lacking_signatures(copy.source, fresh.store, *which)
+            fresh = Repository.open(self.repository.store, lock=self.repository.locks.policy)
+            names = fresh.signatures.lacking(Signatures(copy.source), *which)
             on_lock = counted(self.progress, LOCK)
             fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True, on_lock=on_lock)
         self.report.repaired.append(RepairedFile("manifest", key, 0, len(copy.data), (copy.source.uri,)))

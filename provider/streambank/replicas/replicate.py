@@ -32,7 +32,6 @@ from streambank.repository.names import names_there
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import add_signature, lacking_signatures
 from streambank.savepoint.plan import check_same
 from streambank.storage.store import Opener, Store, chunks
 from streambank.work.check import ObjectsTask, check_objects, object_tasks
@@ -168,7 +167,7 @@ def replicate_to(
         store = opener(location)
         location = store.uri
         replica = open_replica(source, store, lock=lock)
-        replica.check_lock()
+        replica.locks.require()
         for each in replicate(
             source,
             replica,
@@ -217,9 +216,7 @@ class _Copy:
         try:
             same = self.replica.store.read(self.key) == data
             if same:  # it may have been signed since
-                stores = (self.source.store, self.replica.store)
-                for name in lacking_signatures(*stores, self.job, self.savepoint):
-                    add_signature(self.replica.store, self.job, self.savepoint, name)
+                self.replica.signatures.add(self.job, self.savepoint, self._lacking_signatures())
             there = manifest if same else self.replica.load(self.job, self.savepoint)
             check_same(manifest, there, self.replica.store.uri)
         except NotFoundError:
@@ -273,9 +270,8 @@ class _Copy:
                 return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
         errors = self._carry_marks(manifest)  # first: a savepoint is listed with how its rehearsal went
         if there is None:
-            stores = (self.source.store, self.replica.store)
-            names = lacking_signatures(*stores, self.job, self.savepoint)
-            self.replica.adopt(manifest, data, signatures=names, on_lock=counted(self.progress, LOCK))
+            names, on_lock = self._lacking_signatures(), counted(self.progress, LOCK)
+            self.replica.adopt(manifest, data, signatures=names, on_lock=on_lock)
         elif missing:
             self.replica.lock_savepoint(there, counted(self.progress, LOCK))
         try:
@@ -286,6 +282,9 @@ class _Copy:
             return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
         return self._result(state, pinned=pinned, errors=errors, **numbers)
+
+    def _lacking_signatures(self) -> list[str]:
+        return self.replica.signatures.lacking(self.source.signatures, self.job, self.savepoint)
 
     def _give_names(self) -> None:
         """Give the savepoint of the replica the names that it has at the source, where that can be read.
@@ -367,7 +366,7 @@ def read_manifest(repository: Repository, job: str, savepoint: str) -> tuple[byt
     with repository.store.open(manifest_key(job, savepoint)) as reader:
         # What is damaged ends where the damage is: no more of it is held.
         manifest = decode(_kept(chunks(reader), read), manifest_name(job, savepoint))
-    repository.require_signed(job, savepoint, read)
+    repository.signatures.require(job, savepoint, repository.signatures.signing(job, savepoint, read))
     return b"".join(read), check_place(manifest, job, savepoint)
 
 

@@ -7,15 +7,22 @@ among them, its signatures, and the repository's header. The index is not: packs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+from functools import reduce
 
 from streambank.core.choices import LockMode
-from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError, RefusedError, StorageError
 from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
+from streambank.repository.catalog import manifest_key
+from streambank.repository.header import HEADER_KEY
+from streambank.repository.manifest import Manifest
 from streambank.repository.objects.objects import Objects
+from streambank.repository.signatures import FOLDER as SIGNATURES
+from streambank.repository.signatures import Signatures
 from streambank.storage.store import Lock, Locking, Store
 from streambank.storage.threads import at_once, each
 
@@ -70,34 +77,6 @@ def require_locks(store: Store) -> Locking:
     )
 
 
-def places(objects: Objects, digests: Iterable[str]) -> set[str]:
-    """The packs and files in which some objects lie.
-
-    Raises:
-        IntegrityError: One is not there (code `object-missing`).
-    """
-    wanted = list(digests)
-    files = objects.look_up(wanted)
-    return {objects.locate(digest, file=files.get(digest)).key for digest in wanted}
-
-
-def lock_keys(store: Store, keys: Collection[str], lock: Lock, on_lock: OnLock | None = None) -> None:
-    """Lock some files of a repository.
-
-    Args:
-        lock: Until when.
-
-    Raises:
-        NotFoundError: One is not there.
-        RefusedError: They cannot be locked (code `no-object-lock`).
-    """
-    locking = require_locks(store)
-    done = each(lambda key: locking.lock(key, lock), sorted(keys), at_once(store))
-    for number, _ in enumerate(done, start=1):
-        if on_lock is not None:
-            on_lock(number, len(keys))
-
-
 def visible_locks(store: Store) -> Locking | None:
     """The store as one whose locks can be asked for; None where files have none.
 
@@ -128,3 +107,87 @@ def locked_until(store: Locking, key: str) -> datetime | None:
     """When the lock of a file ends; None where it is not locked any more, or not there."""
     lock = lock_of(store, key)
     return lock.until if lock is not None else None
+
+
+class SavepointLocks:
+    """The locks of a repository's savepoints.
+
+    Args:
+        policy: For how long each that is saved is locked; None for not at all.
+    """
+
+    def __init__(self, store: Store, objects: Objects, policy: LockPolicy | None) -> None:
+        self.policy = policy
+        self._store = store
+        self._objects = objects
+
+    def require(self) -> None:
+        """Make sure that a savepoint can be locked here, where it has to be.
+
+        Raises:
+            RefusedError: It cannot (code `no-object-lock`).
+        """
+        if self.policy is not None:
+            require_locks(self._store)
+
+    @contextmanager
+    def around(
+        self, manifest: Manifest, signatures: Signatures, *, again: bool, on_lock: OnLock | None = None
+    ) -> Iterator[None]:
+        """Lock all that a savepoint is made of, let its manifest be listed in the block, and lock that last.
+
+        The lock is the policy's, and that of the savepoint that it was made from.
+
+        Args:
+            again: It has been here before, and keeps the lock that it had.
+
+        Raises:
+            IntegrityError: An object that it names is not there (code `object-missing`).
+            RefusedError, StorageError: As `require`, or the service refuses.
+        """
+        job, savepoint = manifest.job, manifest.savepoint
+        earlier = [one for one in (savepoint if again else None, manifest.derived_from) if one is not None]
+        asked = [self.policy.from_now()] if self.policy is not None else []
+        if earlier and (locks := visible_locks(self._store)) is not None:
+            found = (lock_of(locks, manifest_key(job, one)) for one in earlier)
+            asked += [lock for lock in found if lock is not None]
+        if not asked:
+            yield
+            return
+        lock = reduce(Lock.both, asked)
+        signed = {f"{SIGNATURES}/{job}/{savepoint}/{name}" for name in signatures.of(job, savepoint)}
+        try:
+            keys = {*places(self._objects, manifest.objects()), HEADER_KEY, *signed}
+            self._lock(keys, lock, on_lock)
+        except NotFoundError as error:
+            raise IntegrityError(
+                f"A file of savepoint {savepoint} of {job} went away while it was locked: {error.message}",
+                code="object-missing",
+                hint="Take, or copy, it again.",
+            ) from error
+        yield
+        self._lock([manifest_key(job, savepoint)], lock)
+
+    def _lock(self, keys: Collection[str], lock: Lock, on_lock: OnLock | None = None) -> None:
+        """Lock some files.
+
+        Raises:
+            NotFoundError: One is not there.
+            RefusedError: They cannot be locked (code `no-object-lock`).
+        """
+        locking = require_locks(self._store)
+        done = each(lambda key: locking.lock(key, lock), sorted(keys), at_once(self._store))
+        for number, _ in enumerate(done, start=1):
+            if on_lock is not None:
+                on_lock(number, len(keys))
+
+
+def places(objects: Objects, digests: Iterable[str]) -> set[str]:
+    """The packs and files in which some objects lie.
+
+    Raises:
+        IntegrityError: One is not there (code `object-missing`).
+    """
+    wanted = list(digests)
+    files = objects.look_up(wanted)
+    return {objects.locate(digest, file=files.get(digest)).key for digest in wanted}

@@ -9,25 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
-from streambank.core.signing import Keys, is_signed, signing_keys
+from streambank.core.signing import Keys, signing_keys
 from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.repository.coverage import Coverage
 from streambank.repository.digest import DEFAULT_DIGEST
-from streambank.repository.header import HEADER_KEY, RepositoryHeader, create_header, read_header
-from streambank.repository.locks import (
-    LockPolicy,
-    OnLock,
-    lock_keys,
-    lock_of,
-    places,
-    require_locks,
-    visible_locks,
-)
+from streambank.repository.header import RepositoryHeader, create_header, read_header
+from streambank.repository.locks import LockPolicy, OnLock, SavepointLocks
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
@@ -46,17 +37,10 @@ from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
 from streambank.repository.references import Found, LeaveOut, ZoneOf, recorded_holder, resolve, utc_of
-from streambank.repository.signatures import FOLDER as SIGNATURES
-from streambank.repository.signatures import (
-    add_signature,
-    refuse_without_key,
-    require_signature,
-    signatures_of,
-    signing_of,
-)
+from streambank.repository.signatures import Signatures
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
 from streambank.storage.local.modes import make_directory, openness
-from streambank.storage.store import Lock, Store, chunks
+from streambank.storage.store import Store, chunks
 
 __all__ = ["ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
 
@@ -66,8 +50,8 @@ class Repository:
 
     Attributes:
         id: A UUID that tells it from its replicas.
-        keys: What its savepoints are signed by; none where they need not be.
-        lock: For how long savepoints that are made through this are locked; None for not at all.
+        signatures: Of its savepoints, by the keys of this installation.
+        locks: Of savepoints that are made through this.
         objects: Its objects, packs and index, for callers that plan by where things lie.
         zone_of: Gives the time zone of references by time that say none, by job; UTC unless it is set.
     """
@@ -76,12 +60,12 @@ class Repository:
         self, store: Store, header: RepositoryHeader, keys: Keys = (), lock: LockPolicy | None = None
     ) -> None:
         self.store = store
-        self.keys = keys
-        self.lock = lock
         self._header = header
         self.id = header.id
         self.digest_name = header.digest
         self.objects = Objects(store, header.digest)
+        self.signatures = Signatures(store, keys)
+        self.locks = SavepointLocks(store, self.objects, lock)
         self.zone_of: ZoneOf = utc_of
 
     @classmethod
@@ -116,27 +100,18 @@ class Repository:
 
     def without_keys(self) -> Repository:
         """The same repository, whose savepoints are read whether they are signed or not."""
-        same = Repository(self.store, self._header, lock=self.lock)
+        same = Repository(self.store, self._header, lock=self.locks.policy)
         same.zone_of = self.zone_of
         return same
 
-    def check_lock(self) -> None:
-        """Make sure that a savepoint can be locked here, where it has to be.
+    def check_new(self, job: str) -> None:
+        """Make sure that a new savepoint of a job can be locked and signed, where it has to be.
 
         Raises:
-            RefusedError: It cannot (code `no-object-lock`).
+            RefusedError: It cannot (codes `no-object-lock`, `signing-key-missing`).
         """
-        if self.lock is not None:
-            require_locks(self.store)
-
-    def require_key(self, job: str) -> None:
-        """Make sure that a new savepoint can be signed, where those of the job are.
-
-        Raises:
-            RefusedError: There is no key (code `signing-key-missing`).
-        """
-        if not self.keys:
-            refuse_without_key(self.store, job)
+        self.locks.require()
+        self.signatures.require_key(job)
 
     def lock_savepoint(self, manifest: Manifest, on_lock: OnLock | None = None) -> None:
         """Lock a savepoint that is there for as long as one that is saved now, and as it was locked.
@@ -144,45 +119,10 @@ class Repository:
         What was stored again for it is another version of a file, without the lock that the first one has.
 
         Raises:
-            IntegrityError: An object that it names is not there (code `object-missing`).
-            RefusedError, StorageError: As `check_lock`, or the service refuses.
+            IntegrityError, RefusedError, StorageError: As `SavepointLocks.around`.
         """
-        lock = self._lock_for(manifest, again=True)
-        if lock is not None:
-            self._lock_parts(manifest, lock, on_lock)
-            self._lock_manifest(manifest, lock)
-
-    def _lock_for(self, manifest: Manifest, *, again: bool) -> Lock | None:
-        """The lock that a savepoint gets: the policy's, and that of the savepoint that it was made from.
-
-        Args:
-            again: It has been here before, and keeps the lock that it had.
-        """
-        asked = [self.lock.from_now()] if self.lock is not None else []
-        earlier = [manifest.savepoint] if again else []
-        earlier += [manifest.derived_from] if manifest.derived_from is not None else []
-        if earlier and (locks := visible_locks(self.store)) is not None:
-            found = (lock_of(locks, manifest_key(manifest.job, savepoint)) for savepoint in earlier)
-            asked += [lock for lock in found if lock is not None]
-        return reduce(Lock.both, asked) if asked else None
-
-    def _lock_parts(self, manifest: Manifest, lock: Lock, on_lock: OnLock | None) -> None:
-        """Lock all that a savepoint is made of but its manifest."""
-        names = signatures_of(self.store, manifest.job, manifest.savepoint)
-        signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
-        try:
-            keys = {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}
-            lock_keys(self.store, keys, lock, on_lock)
-        except NotFoundError as error:
-            raise IntegrityError(
-                f"A file of savepoint {manifest.savepoint} of {manifest.job} went away while it was locked: "
-                f"{error.message}",
-                code="object-missing",
-                hint="Take, or copy, it again.",
-            ) from error
-
-    def _lock_manifest(self, manifest: Manifest, lock: Lock) -> None:
-        lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], lock)
+        with self.locks.around(manifest, self.signatures, again=True, on_lock=on_lock):
+            pass
 
     def commit(self, manifest: Manifest, on_lock: OnLock | None = None) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
@@ -198,31 +138,10 @@ class Repository:
                 or it has to be locked and cannot be (`no-object-lock`).
         """
         manifest = replace(manifest, digest=self.digest_name)
-        if self.keys:
-            self.sign(manifest.job, manifest.savepoint, encode(manifest))
-        else:
-            self.require_key(manifest.job)
+        self.signatures.require_key(manifest.job)
+        if self.signatures.keys:
+            self.signatures.sign(manifest.job, manifest.savepoint, encode(manifest))
         return self._commit(manifest, encode(manifest), on_lock=on_lock)
-
-    def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:
-        """Sign the bytes of a manifest with the first key; the id of the key."""
-        (name,) = signing_of(self.keys[:1], job, savepoint, data).names()
-        add_signature(self.store, job, savepoint, name)
-        return self.keys[0].id
-
-    def has_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> bool:
-        """Whether the first key has signed these bytes of a manifest."""
-        signing = signing_of(self.keys[:1], job, savepoint, data)
-        return bool(is_signed(signing, signatures_of(self.store, job, savepoint)))
-
-    def require_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> None:
-        """Make sure that the bytes of a manifest are signed, where there are keys.
-
-        Raises:
-            IntegrityError: They are not (codes `not-signed`, `bad-signature`).
-        """
-        if self.keys:
-            require_signature(self.store, job, savepoint, signing_of(self.keys, job, savepoint, data))
 
     def adopt(
         self,
@@ -245,8 +164,7 @@ class Repository:
         Raises:
             IntegrityError: As `commit`.
         """
-        for name in signatures:
-            add_signature(self.store, manifest.job, manifest.savepoint, name)
+        self.signatures.add(manifest.job, manifest.savepoint, signatures)
         return self._commit(manifest, data, exclusive=not replace_damaged, on_lock=on_lock)
 
     def _commit(
@@ -258,24 +176,18 @@ class Repository:
         on_lock: OnLock | None = None,
     ) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
-        lock = self._lock_for(manifest, again=not exclusive)
-        if lock is not None:
-            self._lock_parts(manifest, lock, on_lock)
-        checked_s = check_lasting(self.objects, manifest)
-        try:
-            self.store.write(key, data, exclusive=exclusive)
-        except ConflictError as error:
-            if error.code != "exists":
-                raise
-            catalog.settle_listed(self.store, manifest.job)
-            if lock is not None:
-                self._lock_manifest(manifest, lock)
-            return False
-        if boot_clock_s() - checked_s > COMMIT_WINDOW_S:
-            self._look_after_sleep(manifest, made=exclusive)
-        if lock is not None:
-            self._lock_manifest(manifest, lock)
-        return True
+        with self.locks.around(manifest, self.signatures, again=not exclusive, on_lock=on_lock):
+            checked_s = check_lasting(self.objects, manifest)
+            try:
+                self.store.write(key, data, exclusive=exclusive)
+            except ConflictError as error:
+                if error.code != "exists":
+                    raise
+                catalog.settle_listed(self.store, manifest.job)
+                return False
+            if boot_clock_s() - checked_s > COMMIT_WINDOW_S:
+                self._look_after_sleep(manifest, made=exclusive)
+            return True
 
     def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:
         """This machine slept while it listed a savepoint, and a sweep may have been at work: look again.
@@ -298,14 +210,13 @@ class Repository:
                 `bad-signature`).
         """
         what = manifest_name(job, savepoint)
-        signing = signing_of(self.keys, job, savepoint)
+        signing = self.signatures.signing(job, savepoint)
         try:
             with self.store.open(manifest_key(job, savepoint)) as reader:
                 manifest = decode(signing.passing(chunks(reader)), what)
         except NotFoundError as error:
             raise catalog.no_such_savepoint(job, savepoint) from error
-        if self.keys:
-            require_signature(self.store, job, savepoint, signing)
+        self.signatures.require(job, savepoint, signing)
         return check_place(manifest, job, savepoint)
 
     def manifests(self, job: str | None = None) -> Iterator[SavepointSummary]:

@@ -47,7 +47,7 @@ def sign_savepoint(
         InputError: There is no key (code `bad-signing-key`).
         NotFoundError: There is no such savepoint.
     """
-    require_keys(repository.keys)
+    require_keys(repository.signatures.keys)
     manifest = _Manifest(repository, job, savepoint)
     try:
         return _sign(repository, manifest, unsigned, Pace(progress=progress))
@@ -61,21 +61,22 @@ def _sign(repository: Repository, manifest: _Manifest, unsigned: bool, pace: Pac
         decode_head(manifest.chunks(), manifest_name(job, savepoint))
     except (FormatError, IntegrityError) as error:
         return manifest.unsigned(error.message)
-    if repository.has_signed(job, savepoint, manifest.chunks()):
-        return Signed(job, savepoint, True, repository.keys[0].id, "it was signed already")
+    signatures = repository.signatures
+    if signatures.has_signed(job, savepoint, manifest.chunks()):
+        return Signed(job, savepoint, True, signatures.keys[0].id, "it was signed already")
     try:
-        repository.require_signed(job, savepoint, manifest.chunks())
+        signatures.require(job, savepoint, signatures.signing(job, savepoint, manifest.chunks()))
     except IntegrityError as error:
-        if not unsigned and (error.code != "not-signed" or len(repository.keys) > 1):
+        if not unsigned and (error.code != "not-signed" or len(signatures.keys) > 1):
             return manifest.unsigned(f"{error.message} If you know where it comes from: `--unsigned`.")
     else:  # the key that is about to be replaced vouches for it
-        key = repository.sign(job, savepoint, manifest.chunks())
+        key = signatures.sign(job, savepoint, manifest.chunks())
         return Signed(job, savepoint, True, key, f"signed by key {key}, as by an earlier one")
     report = verify(repository.without_keys(), job, savepoint, "full", pace=pace, record=False)
     problems = [finding for finding in report.findings if finding.severity == "error"]
     if problems:
         return manifest.unsigned(f"{problems[0].file}: {problems[0].cause}")
-    key = repository.sign(job, savepoint, manifest.chunks())
+    key = signatures.sign(job, savepoint, manifest.chunks())
     return Signed(job, savepoint, True, key, f"signed by key {key}")
 
 

@@ -218,8 +218,7 @@ class _Take:
         batch, max_replans = self.request.batch, self.request.max_replans
         last: StreambankError | None = None
         attempt_s = 0.0
-        self.repository.check_lock()
-        self.repository.require_key(self.job)
+        self.repository.check_new(self.job)
         with self.repository.objects.writer() as writer:
             if batch is None and (there := self._unchanged(writer)) is not None:
                 return there
@@ -261,8 +260,7 @@ class _Take:
     def take_again(self) -> TakeResult | None:
         """The savepoint that an earlier try of the same task took; None where it is gone."""
         assert self.own is not None, "there is one"
-        self.repository.check_lock()
-        self.repository.require_key(self.job)
+        self.repository.check_new(self.job)
         with self.repository.objects.writer() as writer:
             return self._already_there(self.own, writer, 0)
 

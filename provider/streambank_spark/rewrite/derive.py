@@ -133,7 +133,7 @@ def derive(
         repository.mark_rehearsal(job, made.savepoint, passed=False, by=by)
 
     if not dry_run:
-        repository.require_key(job)
+        repository.signatures.require_key(job)
     with materialized_savepoint(repository, job, source.savepoint, staging) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)

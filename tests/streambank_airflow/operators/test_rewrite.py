@@ -18,7 +18,6 @@ from streambank.declaration.load import load_jobs
 from streambank.drills.report import DrillReport
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import signatures_of
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_airflow.connections.spark import SparkChoice
@@ -80,7 +79,7 @@ def test_state_is_migrated_to_rocksdb(
     )
     made = repository.load("dedup", done["savepoint"])
     assert made.batch == taken.batch and made.note == "bigger"
-    assert len(signatures_of(repository.store, "dedup", done["savepoint"])) == (1 if signed else 0)
+    assert len(repository.signatures.of("dedup", done["savepoint"])) == (1 if signed else 0)
     assert {file.path.split("/")[2] for file in made.files if file.path.startswith("state/0/")} >= {
         "0",
         "1",

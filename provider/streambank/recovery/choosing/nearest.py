@@ -24,7 +24,6 @@ from streambank.recovery.choosing.resolve import (
     PassedOver,
     Skipped,
     leaving_out,
-    require_key,
     require_whole,
     unrecorded,
 )
@@ -361,7 +360,7 @@ def whole_at(
     repository = place.repository
     report = verify(repository, found.job, found.savepoint, "full", pace=pace, record=record, by=by)
     require_whole(report)
-    require_key(repository, found.job, found.savepoint)
+    repository.signatures.require_key(found.job, found.savepoint)
     manifest = repository.load(found.job, found.savepoint)
     return Chosen(manifest, (), unrecorded(report), found.as_of)
 

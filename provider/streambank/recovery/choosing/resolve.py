@@ -26,7 +26,6 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.marks import Marks, Verification
 from streambank.repository.references import AsOf, Found, only_job, only_others, parse_reference
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.sites.forks import QueryLines
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -184,7 +183,7 @@ def choose(
             if hidden.meant:
                 head = None
                 raise hidden.error(place, asked.said)
-        require_key(repository, place, savepoint)
+        repository.signatures.require_key(place, savepoint)
         manifest = repository.load(place, savepoint)
         require_whole(verify(repository, place, savepoint, level, pace=pace, record=False))
     except IntegrityError as error:
@@ -270,16 +269,6 @@ def as_of_json(as_of: AsOf | None) -> dict[str, str | None]:
     }
 
 
-def require_key(repository: Repository, job: str, savepoint: str) -> None:
-    """Restore nothing that was signed without looking at the signature.
-
-    Raises:
-        RefusedError: There is no key (code `signing-key-missing`).
-    """
-    if not repository.keys:
-        refuse_without_key(repository.store, job, savepoint)
-
-
 def require_whole(report: VerifyReport) -> None:
     """Raise the first thing that makes a savepoint useless.
 
@@ -332,7 +321,7 @@ def first_whole(
         try:
             report = verify(repository, job, savepoint, "full", pace=pace, record=record, by=by)
             if report.restorable:
-                require_key(repository, job, savepoint)
+                repository.signatures.require_key(job, savepoint)
                 return Chosen(repository.load(job, savepoint), warnings=unrecorded(report)), damaged
         except NotFoundError as error:
             if error.code != "no-such-savepoint":
