@@ -49,7 +49,7 @@ from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.retention.expired import UNUSABLE, expired_savepoints, read_copy
+from streambank.retention.expired import UNUSABLE, expired_savepoints, load
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
@@ -388,7 +388,7 @@ class _Search:
         for copy in expired_savepoints(store):
             if copy.job == self.called:
                 with suppress(NotFoundError, *UNUSABLE):
-                    yield read_copy(store, copy)
+                    yield load(store, copy, files=False)
 
     # What was laid out for Spark, and not removed.
 

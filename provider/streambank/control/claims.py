@@ -26,11 +26,12 @@ import os
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, person, this_host
@@ -284,27 +285,6 @@ class Claims:
                 claim.withdraw()
                 raise
 
-    def break_off(
-        self,
-        refusal: Callable[[ClaimView], RefusedError],
-        *,
-        by: Mapping[str, str],
-        why: str,
-        even_live: bool = False,
-    ) -> ClaimView | None:
-        """End the claim of a holder that is known to be dead; what was broken, None where nothing was held.
-
-        Raises:
-            RefusedError: `refusal`, where the holder lives, and `even_live` was not given.
-        """
-        view = self.view()
-        if view is None or view.state == "ended":
-            return None
-        if view.state == "live" and not even_live:
-            raise refusal(view)
-        self.end(view.epoch, "broken", by=dict(by), why=why)
-        return view
-
     def end(self, epoch: int, how: str, **details: Any) -> bool:
         """Record that an epoch is over; False where that is recorded already."""
         return self.records.create(
@@ -462,6 +442,45 @@ class Claim:
             except ConflictError:
                 return False
             return True
+
+
+class JobClaim(ABC):
+    """What one at a time has of a job: the lease, or the operation lock."""
+
+    prefix: ClassVar[str]
+
+    def __init__(
+        self, store: Store, job: str, *, here: HostId | None = None, clock: Clock | None = None
+    ) -> None:
+        self.job = job
+        self.claims = Claims(store, self.prefix, here=here, clock=clock)
+
+    def view(self) -> ClaimView | None:
+        """Who holds it, at a glance; None where nobody ever did. One elsewhere is at first `unknown`."""
+        return self.claims.view()
+
+    def break_off(self, *, by: Mapping[str, str], why: str, even_live: bool = False) -> ClaimView | None:
+        """End the claim of a holder that is known to be dead; what was broken, None where nothing was held.
+
+        Args:
+            even_live: Also where the holder lives. A driver then kills itself at its next beat, abandoning
+                its batch; an operation finds out at its next check.
+
+        Raises:
+            RefusedError: The holder lives, and `even_live` was not given (codes `lease-held`,
+                `operation-live`).
+        """
+        view = self.view()
+        if view is None or view.state == "ended":
+            return None
+        if view.state == "live" and not even_live:
+            raise self.refusal(view)
+        self.claims.end(view.epoch, "broken", by=dict(by), why=why)
+        return view
+
+    @abstractmethod
+    def refusal(self, view: ClaimView) -> RefusedError:
+        """The error that says who holds it, since when, and what can be done."""
 
 
 def _how_it_ended(end: JsonDict) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from streambank.control.claims import Claim
@@ -154,3 +154,13 @@ class Keeper:
         self._stop.set()
         if self._on_lost is not None:
             self._on_lost(why)
+
+
+@contextmanager
+def kept_alive(claim: Claim) -> Iterator[None]:
+    """Beat a claim while the block lasts, and give it back."""
+    keeper = Keeper(claim).start()
+    try:
+        yield
+    finally:
+        keeper.end()

@@ -12,33 +12,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
-from streambank.control.keepalive import Keeper
-from streambank.control.processes import HostId, ProcessId, this_process
+from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, ClaimView, Holder, JobClaim
+from streambank.control.keepalive import kept_alive
+from streambank.control.processes import ProcessId, this_process
 from streambank.core.errors import RefusedError
-from streambank.storage.store import Store
 
-LeaseView = ClaimView
 _RECENT = 20
 """How many of the newest epochs are recent."""
 IN_CLUSTER = "in_cluster"
 """The detail of a claim by which a driver says that a cluster runs it."""
 
 
-class Lease:
+class Lease(JobClaim):
     """The lease of one job, as one observer sees it."""
 
-    def __init__(
-        self, store: Store, job: str, *, here: HostId | None = None, clock: Clock | None = None
-    ) -> None:
-        self.job = job
-        self.claims = Claims(store, "lease", here=here, clock=clock)
+    prefix = "lease"
 
-    def view(self) -> LeaseView | None:
-        """Who holds it, at a glance; None where nobody ever did. One elsewhere is at first `unknown`."""
-        return self.claims.view()
-
-    def settle(self, timeout_s: float | None = None) -> LeaseView | None:
+    def settle(self, timeout_s: float | None = None) -> ClaimView | None:
         """Who holds it, having waited until that can be told (at most the holder's TTL and a little more)."""
         return self.claims.settle(timeout_s)
 
@@ -84,11 +74,8 @@ class Lease:
         claim = self.acquire([this_process("operation")], purpose=purpose, details={"by": dict(by)})
         # Whoever works under it asks `claim.check()` before the step that counts; nothing else is to be done
         # here.
-        keeper = Keeper(claim).start()
-        try:
+        with kept_alive(claim):
             yield claim
-        finally:
-            keeper.end()
 
     def recent_launches(self) -> set[str]:
         """The launches that held the newest epochs: their drivers are not coming up, they have been."""
@@ -109,8 +96,7 @@ class Lease:
         if view is not None and not view.free:
             raise self.refusal(view)
 
-    def refusal(self, view: LeaseView) -> RefusedError:
-        """The error that says who is in the way, since when, and what can be done."""
+    def refusal(self, view: ClaimView) -> RefusedError:
         stop = f"Stop it first: `streambank job stop {self.job}`."
         dead = f"If you know that it is dead: `streambank job break {self.job} --why TEXT`."
         return RefusedError(
@@ -119,7 +105,7 @@ class Lease:
             hint=stop if view.state == "live" else f"{stop} {dead}",
         )
 
-    def doubt(self, view: LeaseView | None) -> RefusedError | None:
+    def doubt(self, view: ClaimView | None) -> RefusedError | None:
         """Why an operation does not believe that the holder is gone; None where it is, or where none was.
 
         A driver in a cluster whose heartbeat has stood still may be there all the same. Who starts or stops
@@ -137,18 +123,3 @@ class Lease:
             hint=f"Stop the job first, which asks the cluster: `streambank job stop {self.job}`. "
             f"If the cluster is gone: `streambank job break {self.job} --why TEXT`.",
         )
-
-    def break_lease(self, *, by: Mapping[str, str], why: str, even_live: bool = False) -> LeaseView | None:
-        """End the lease of a holder that is known to be dead.
-
-        Args:
-            even_live: Also where the holder lives: it then kills itself at its next beat, abandoning its
-                batch.
-
-        Returns:
-            What was broken; None where there was nothing to break.
-
-        Raises:
-            RefusedError: The holder lives, and `even_live` was not given (code `lease-held`).
-        """
-        return self.claims.break_off(self.refusal, by=by, why=why, even_live=even_live)

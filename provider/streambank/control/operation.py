@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
-from streambank.control.keepalive import Keeper
-from streambank.control.processes import HostId, this_process
+from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, ClaimView, Holder, JobClaim
+from streambank.control.keepalive import kept_alive
+from streambank.control.processes import this_process
 from streambank.core.errors import ConflictError, RefusedError
-from streambank.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -65,18 +64,10 @@ class Operation:
         self.claim.check()
 
 
-class OperationLock:
+class OperationLock(JobClaim):
     """The operation lock of one job."""
 
-    def __init__(
-        self, store: Store, job: str, *, here: HostId | None = None, clock: Clock | None = None
-    ) -> None:
-        self.job = job
-        self.claims = Claims(store, "operation", here=here, clock=clock)
-
-    def view(self) -> ClaimView | None:
-        """Who works on the job, at a glance; None where nobody ever did."""
-        return self.claims.view()
+    prefix = "operation"
 
     def require_free(self, name: str) -> None:
         """Make sure that nobody works on the job at this moment.
@@ -111,11 +102,8 @@ class OperationLock:
             self.claims.here, (this_process("operation"),), {"operation": name, "by": dict(by)}, beat_s, ttl_s
         )
         claim = self._claim(name, holder, wait_s)
-        keeper = Keeper(claim).start()
-        try:
+        with kept_alive(claim):
             yield Operation(name, claim)
-        finally:
-            keeper.end()
 
     def _claim(self, name: str, holder: Holder, wait_s: float) -> Claim:
         clock, waits = self.claims.clock, WaitLog(_log)
@@ -138,20 +126,7 @@ class OperationLock:
             f"If you know that it is dead: `streambank job break {self.job} --operation --why TEXT`.",
         )
 
-    def break_operation(
-        self, *, by: Mapping[str, str], why: str, even_live: bool = False
-    ) -> ClaimView | None:
-        """End the lock of a holder that is known to be dead; it finds out at its next check.
-
-        Returns:
-            What was broken; None where nothing was held.
-
-        Raises:
-            RefusedError: The holder lives, and `even_live` was not given (code `operation-live`).
-        """
-        return self.claims.break_off(self._alive, by=by, why=why, even_live=even_live)
-
-    def _alive(self, view: ClaimView) -> RefusedError:
+    def refusal(self, view: ClaimView) -> RefusedError:
         return RefusedError(
             f"The operation on job {self.job} is alive: {view.describe()} ({view.why}).",
             code="operation-live",

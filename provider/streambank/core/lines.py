@@ -40,3 +40,17 @@ def whole_lines(chunks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
 def pieces(data: bytes) -> Iterator[bytes]:
     """Bytes that are in memory already, in chunks."""
     return (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+
+
+def gathered(parts: Iterable[bytes], least_bytes: int) -> Iterator[bytes]:
+    """The same bytes in blocks of so many or more, but for the last: each is worth a write."""
+    block: list[bytes] = []
+    size_bytes = 0
+    for part in parts:
+        block.append(part)
+        size_bytes += len(part)
+        if size_bytes >= least_bytes:
+            yield b"".join(block)
+            block, size_bytes = [], 0
+    if block:
+        yield b"".join(block)

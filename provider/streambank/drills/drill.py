@@ -491,7 +491,7 @@ class _Drill(Procedure[DrillRequest]):
                     whys |= {why} if why is not None else set()
             self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
         compare = self.request.compare or ("none" if self.rejected else self.job.drill.compare)
-        differ = {name: one.differences_of(values=compare == "values") for name, one in self.queries.items()}
+        differ = {name: one.differences(values=compare == "values") for name, one in self.queries.items()}
         differ = {name: said for name, said in differ.items() if said and compare != "none"}
         for name in [name for name in differ if self.changed.get(name)]:
             self._say_not_compared(name, self.changed[name])

@@ -56,12 +56,7 @@ class BatchDrill:
             if ours is not None and ours == theirs
         ]
 
-    @property
-    def differences(self) -> list[str]:
-        """In what it differs from the live batch, for people."""
-        return self.differences_of(values=True)
-
-    def differences_of(self, *, values: bool) -> list[str]:
+    def differences(self, *, values: bool = True) -> list[str]:
         """In what it differs from the live batch, for people.
 
         Args:
@@ -107,18 +102,13 @@ class QueryDrill:
     state_equal: bool | None = None
     not_compared: tuple[str, ...] = ()
 
-    @property
-    def differences(self) -> list[str]:
-        """In what the copy differs from the live query, for people."""
-        return self.differences_of(values=True)
-
-    def differences_of(self, *, values: bool) -> list[str]:
+    def differences(self, *, values: bool = True) -> list[str]:
         """In what the copy differs from the live query, for people.
 
         Args:
             values: Whether what rows hold counts, or only how many there are.
         """
-        found = [difference for one in self.batches for difference in one.differences_of(values=values)]
+        found = [difference for one in self.batches for difference in one.differences(values=values)]
         if self.state_equal is False and values:
             found.append(f"the state after batch {self.batches[-1].batch} is not that of the live query")
         return found
@@ -129,16 +119,16 @@ class QueryDrill:
         age = say_duration(round(self.age_s))
         rows = [(f"query {self.query}", f"{self.savepoint} of batch {self.batch:,}, {age} old{behind}")]
         for one in self.batches:
-            said = "it differs" if one.differences else "nothing of it was compared"
-            if one.same and not one.differences:
+            said = "it differs" if one.differences() else "nothing of it was compared"
+            if one.same and not one.differences():
                 said = f"as in the live query: {', '.join(one.same)}"
             rows.append((f"batch {one.batch:,}", f"{one.seconds:.1f} s, {said}"))
         if self.state_equal:
             rows.append((f"state after {self.batches[-1].batch:,}", "as in the live query"))
-        return [*rows, *titled("differs", self.differences), *titled("not compared", self.not_compared)]
+        return [*rows, *titled("differs", self.differences()), *titled("not compared", self.not_compared)]
 
     def to_dict(self) -> dict[str, Any]:
-        return encode(self) | {"differences": self.differences}
+        return encode(self) | {"differences": self.differences()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.position import batches_of
+from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.lease import LeaseView
 from streambank.control.marker import Marker, marker_location, read_marker, records_root
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError, StreambankError
@@ -283,7 +283,7 @@ def _runs_elsewhere(query: DeclaredQuery, marker: Marker, settle: bool) -> Refus
     )
 
 
-def _lease_at(marker: Marker, settle: bool = False) -> LeaseView | None:
+def _lease_at(marker: Marker, settle: bool = False) -> ClaimView | None:
     """The lease among the records that a marker names; None where nobody has it."""
     try:
         lease = JobControl.open(marker.control, marker.job).lease
@@ -294,7 +294,7 @@ def _lease_at(marker: Marker, settle: bool = False) -> LeaseView | None:
     return None if gone else view
 
 
-def _is_same(one: LeaseView, other: LeaseView | None) -> bool:
+def _is_same(one: ClaimView, other: ClaimView | None) -> bool:
     """Whether two views show one lease: a link, a mount or a scheme gives the same records another name.
 
     A copy of the records shows its own lease as soon as a driver has it.

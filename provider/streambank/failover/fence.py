@@ -52,7 +52,7 @@ def fence_site(
     control.set_desired("stopped", by=by, why=why)
     view = control.lease.view()
     if view is not None and not view.free and view.holder is not None:
-        control.lease.break_lease(by=by, why=why, even_live=True)
+        control.lease.break_off(by=by, why=why, even_live=True)
         control.clock.sleep(view.holder.ttl_s)
     return BROKEN, reason
 

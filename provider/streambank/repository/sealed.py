@@ -20,7 +20,7 @@ from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError, RefusedError
 from streambank.core.json_text import loads
-from streambank.core.lines import whole_lines
+from streambank.core.lines import gathered, whole_lines
 from streambank.repository.digest import new_hasher
 from streambank.storage.store import MAX_RECORD_BYTES
 
@@ -65,7 +65,7 @@ def head_lines(digest_name: str) -> Iterator[bytes]:
 def seal(lines: Iterable[bytes], seal_name: str, digest_name: str) -> Iterator[bytes]:
     """The lines of a file without its closing brace, some at a time, then its seal and the brace."""
     hasher = new_hasher(digest_name)
-    for block in _blocks(lines):
+    for block in gathered(lines, _BLOCK_BYTES):
         hasher.update(block)
         yield block
     yield _seal_lines(seal_name, digest_name, hasher.hexdigest())
@@ -181,20 +181,6 @@ def _whole_lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
         yield from whole_lines(chunks, LONGEST_LINE_BYTES)
     except ValueError as error:
         raise damaged(what, str(error)) from error
-
-
-def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines gathered to blocks that are worth a write."""
-    gathered: list[bytes] = []
-    size_bytes = 0
-    for line in lines:
-        gathered.append(line)
-        size_bytes += len(line)
-        if size_bytes >= _BLOCK_BYTES:
-            yield b"".join(gathered)
-            gathered, size_bytes = [], 0
-    if gathered:
-        yield b"".join(gathered)
 
 
 def _check_format(line: bytes, what: str) -> None:

@@ -96,15 +96,16 @@ def expired_savepoints(store: Store) -> list[Expired]:
     return sorted(found, key=lambda each: (each.expired_ns, each.key))
 
 
-def load(store: Store, copy: Expired) -> Manifest:
-    """The manifest in a copy, checked.
+def load(store: Store, copy: Expired, *, files: bool = True) -> Manifest:
+    """The manifest in a copy, checked; without `files` only its seal is.
 
     Raises:
         NotFoundError: A sweep has removed it.
         IntegrityError, FormatError: It cannot be used.
     """
     with store.open(copy.key) as reader:
-        manifest = decode(chunks(reader), manifest_name(copy.job, copy.savepoint))
+        read = decode if files else decode_head
+        manifest = read(chunks(reader), manifest_name(copy.job, copy.savepoint))
     return check_place(manifest, copy.job, copy.savepoint)
 
 
@@ -125,18 +126,6 @@ def load_newest(store: Store, which: tuple[str, str]) -> Manifest:
             except UNUSABLE as error:
                 failure = failure or error
     raise failure or _not_expired(store, "/".join(which))
-
-
-def read_copy(store: Store, copy: Expired) -> Manifest:
-    """The manifest in a copy without its files, its seal checked.
-
-    Raises:
-        NotFoundError: A sweep has removed it.
-        IntegrityError, FormatError: It cannot be used.
-    """
-    with store.open(copy.key) as reader:
-        manifest = decode_head(chunks(reader), manifest_name(copy.job, copy.savepoint))
-    return check_place(manifest, copy.job, copy.savepoint)
 
 
 def remove(store: Store, copy: Expired, others: bool) -> None:
@@ -258,7 +247,7 @@ def expired_summaries(store: Store, grace_s: float, job: str | None = None) -> l
         manifest: Manifest | None = None
         error: StreambankError | None = None
         try:
-            manifest = read_copy(store, copy)
+            manifest = load(store, copy, files=False)
         except NotFoundError:
             continue  # a sweep was faster
         except UNUSABLE as unusable:

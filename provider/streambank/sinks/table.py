@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Protocol
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.shape import JsonName, encode
 from streambank.core.units import say_count
-from streambank.savepoint.sinks import Captured
+from streambank.savepoint.sinks import Captured, SinkCapture
 
 Position = Literal["even", "ahead", "behind", "diverged", "not-known"]
 BeforeChange = Callable[[], object]
@@ -198,25 +198,13 @@ class TableRollback:
         return encode(self) | {"target": self.target or None}
 
 
-class TableGuard(Protocol):
+class TableGuard(SinkCapture, Protocol):
     """One table of one query: captured at a savepoint, judged and rolled back at a restore.
 
-    As a `SinkCapture` it never stops a savepoint: what cannot be asked is recorded as such, with a warning.
+    Its kind is `delta`, `iceberg` or `ledger`, and its path is the table as it is declared, without
+    credentials. It keeps no files, and never stops a savepoint: `capture` records what cannot be asked as
+    such, with a warning.
     """
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def path(self) -> str:
-        """The table, as it is declared; without credentials."""
-
-    @property
-    def keeps_files(self) -> bool:
-        """False: a table's own files do not travel with a savepoint."""
-
-    def capture(self, batch: int) -> Captured:
-        """Where the table is at a batch. Never raises."""
 
     def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
         """Where the table stands against a savepoint, by its record. Reads only, and never raises."""

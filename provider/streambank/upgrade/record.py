@@ -17,7 +17,7 @@ from streambank.code.chosen import INTERRUPTED, UPGRADES
 from streambank.code.code import Code
 from streambank.control.claims import Claim, Claims, Holder
 from streambank.control.control import JobControl
-from streambank.control.keepalive import Keeper
+from streambank.control.keepalive import kept_alive
 from streambank.control.processes import this_process
 from streambank.control.records import JsonDict, Record
 from streambank.core.errors import ConflictError
@@ -215,8 +215,5 @@ def upgrading(control: JobControl, by: Mapping[str, str]) -> Iterator[Claim]:
             hint="Wait until it has ended. One that died is taken over on its host at once, and from another "
             "host when its heartbeat has stopped for a while.",
         )
-    keeper = Keeper(got).start()
-    try:
+    with kept_alive(got):
         yield got
-    finally:
-        keeper.end()

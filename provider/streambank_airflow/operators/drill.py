@@ -147,5 +147,5 @@ def _query(drilled: QueryDrill) -> dict[str, Any]:
     return {
         **{name: whole[name] for name in names},
         "batches": len(drilled.batches),
-        "differences": drilled.differences[:_SHOWN],
+        "differences": drilled.differences()[:_SHOWN],
     }

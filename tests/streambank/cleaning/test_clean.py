@@ -231,7 +231,7 @@ def test_a_directory_stays_that_a_driver_may_still_write_into(tmp_path: Path, wh
     if who == "ended":
         here.lease.claims.end(claim.epoch, "released", exit_code=0)
     else:
-        here.lease.break_lease(by=BY, why="it seems dead", even_live=True)
+        here.lease.break_off(by=BY, why="it seems dead", even_live=True)
     next_generation(job, save(job))
     go_on(job)
     with job.records().lease.held("compact", by=BY):
@@ -364,7 +364,7 @@ def test_whoever_loses_the_lock_removes_nothing_more(tmp_path: Path) -> None:
     opened = []
 
     def broken(location: str) -> Store:
-        job.records().operation_lock.break_operation(by=BY, why="test", even_live=True)
+        job.records().operation_lock.break_off(by=BY, why="test", even_live=True)
         opened.append(location)
         return open_store(location)
 
@@ -420,7 +420,7 @@ def test_a_crash_or_fault_at_every_call(tmp_path: Path, kind: Kind, every: int) 
         fired += 1
         assert contents(open_store(f"{job.checkpoint}.g0002")) == current, f"{call} cost the query a file"
         records = job.records()
-        records.operation_lock.break_operation(by=BY, why="it died", even_live=True)
+        records.operation_lock.break_off(by=BY, why="it died", even_live=True)
         there = contents(open_store(job.checkpoint))
         if "metadata" not in there or len(there) < 8:
             with pytest.raises(StreambankError) as caught:

@@ -55,7 +55,7 @@ def test_a_directory_stays_that_a_driver_may_still_write_into(job: Job) -> None:
     records = JobControl(job.records().store, job.name, here=ELSEWHERE)
     claim = records.lease.acquire([], ttl_s=0.1)
     records.record_query(None, {"epoch": claim.epoch, "checkpoint": job.checkpoint, "query_id": "q"})
-    records.lease.break_lease(by=BY, why="it seems dead", even_live=True)
+    records.lease.break_off(by=BY, why="it seems dead", even_live=True)
     next_generation(job, save(job))
     go_on(job)
     other = by_its_other_name(job)

@@ -70,7 +70,7 @@ def test_no_driver_can_start_meanwhile(job: Job, monkeypatch: pytest.MonkeyPatch
 
 def test_a_lost_lease_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def take_away(*args: object, **kwargs: object) -> None:
-        job.records().lease.break_lease(by=BY, why="a test", even_live=True)
+        job.records().lease.break_off(by=BY, why="a test", even_live=True)
 
     monkeypatch.setattr("streambank.compaction.compact.check_still", take_away)
     before = contents(open_store(job.checkpoint))

@@ -115,7 +115,7 @@ def test_a_job_that_never_ran_can_be_restored_to_a_generation(control: JobContro
 def test_a_switch_without_the_lock_is_refused(control: JobControl) -> None:
     control.generations().ensure_first("file:///ck", by=BY)
     with pytest.raises(ConflictError) as caught, control.operation("restore", by=BY) as operation:
-        control.operation_lock.break_operation(by=BY, why="a test", even_live=True)
+        control.operation_lock.break_off(by=BY, why="a test", even_live=True)
         control.generations().switch(propose(control), operation=operation)
     assert caught.value.code == "claim-lost"
     current = control.generation()

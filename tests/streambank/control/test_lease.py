@@ -236,11 +236,11 @@ def test_a_replaced_holder_finds_out_with_its_next_beat(tmp_path: Path) -> None:
 
 def test_a_living_lease_is_broken_only_when_that_is_meant(tmp_path: Path) -> None:
     lease = lease_of(tmp_path)
-    assert lease.break_lease(by=BY, why="nothing to break") is None
+    assert lease.break_off(by=BY, why="nothing to break") is None
     claim = lease.acquire([this_process("python")])
     with pytest.raises(RefusedError):
-        lease.break_lease(by=BY, why="impatience")
-    broken = lease.break_lease(by=BY, why="it hangs", even_live=True)
+        lease.break_off(by=BY, why="impatience")
+    broken = lease.break_off(by=BY, why="it hangs", even_live=True)
     assert broken is not None and broken.epoch == 1
     assert not claim.beat(), "its holder must see it"
     view = lease.view()
@@ -252,7 +252,7 @@ def test_a_lease_elsewhere_can_be_broken_without_waiting(tmp_path: Path) -> None
     foreign(tmp_path, clock)
     lease = lease_of(tmp_path, clock=clock)
     began = clock.now
-    assert lease.break_lease(by=BY, why="that machine burnt down") is not None
+    assert lease.break_off(by=BY, why="that machine burnt down") is not None
     lease.require_free()
     assert clock.now == began
 
@@ -285,7 +285,7 @@ def test_a_lease_that_cannot_be_read_is_never_taken_over(tmp_path: Path, damage:
     with pytest.raises(RefusedError) as caught:
         lease.acquire([this_process("python")])
     assert "break" in caught.value.hint
-    lease.break_lease(by=BY, why="looked at it")
+    lease.break_off(by=BY, why="looked at it")
     assert lease.acquire([this_process("python")]).epoch == 2
 
 

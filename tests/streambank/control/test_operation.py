@@ -83,11 +83,11 @@ def test_the_lock_of_a_killed_process_is_seen_and_free_at_once(tmp_path: Path) -
 
 def test_a_dead_lock_can_be_broken_and_a_living_one_only_when_meant(tmp_path: Path) -> None:
     lock = lock_of(tmp_path)
-    assert lock.break_operation(by=BY, why="nothing there") is None
+    assert lock.break_off(by=BY, why="nothing there") is None
     with pytest.raises(ConflictError) as caught, lock.hold("restore", by=BY) as operation:
         with refuses(RefusedError, "operation-live"):
-            lock_of(tmp_path).break_operation(by=BY, why="impatience")
-        assert lock_of(tmp_path).break_operation(by=BY, why="it hangs", even_live=True) is not None
+            lock_of(tmp_path).break_off(by=BY, why="impatience")
+        assert lock_of(tmp_path).break_off(by=BY, why="it hangs", even_live=True) is not None
         operation.check()
     assert caught.value.code == "claim-lost"
     with lock.hold("start", by=BY):

@@ -219,7 +219,7 @@ def test_an_epoch_that_was_pruned_while_a_racer_stood_still_is_not_claimed(store
 def test_a_holder_that_stood_still_while_its_epoch_was_pruned_has_lost_it(control: JobControl) -> None:
     claim = control.lease.acquire([this_process("python")])
     assert claim.held()
-    control.lease.break_lease(by=BY, why="it stands still", even_live=True)
+    control.lease.break_off(by=BY, why="it stands still", even_live=True)
     epochs(control, 4)
     prune_records(control, ALL)
     assert numbers(control, "lease") == [5]

@@ -55,14 +55,16 @@ def query(**changes: Any) -> QueryDrill:
     ],
 )
 def test_a_batch_says_in_what_it_differs(batch: BatchDrill, says: list[str]) -> None:
-    assert batch.differences == says
-    assert query(batches=(batch,)).differences == says
+    assert batch.differences() == says
+    assert query(batches=(batch,)).differences() == says
 
 
 def test_state_that_differs_is_a_difference_and_state_that_was_not_compared_is_none() -> None:
-    assert query(state_equal=True).differences == []
-    assert query(state_equal=None).differences == []
-    assert query(state_equal=False).differences == ["the state after batch 42 is not that of the live query"]
+    assert query(state_equal=True).differences() == []
+    assert query(state_equal=None).differences() == []
+    assert query(state_equal=False).differences() == [
+        "the state after batch 42 is not that of the live query"
+    ]
 
 
 def report_of(*queries: QueryDrill, not_run: str = "") -> DrillReport:

@@ -133,7 +133,7 @@ def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
     # A copy has the record of the old lease, but takes one of its own.
     shutil.copytree(control, folder / "copy")
     copied = replace(job, control=f"file://{folder}/copy")
-    copied.records().lease.break_lease(by=BY, why="a test", even_live=True)
+    copied.records().lease.break_off(by=BY, why="a test", even_live=True)
     copied.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9)
     error = records_lost(declared_query(copied, MAIN, copied.records()))
     assert error is not None and error.code == "checkpoint-of-another-job"
@@ -171,7 +171,7 @@ def test_one_of_a_cluster_is_believed_to_be_gone_by_its_heartbeat_alone_nowhere(
     elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
     query = declared_query(elsewhere, MAIN, elsewhere.records())
     refused(lambda: check_records(query), "checkpoint-of-another-job")
-    job.records().lease.break_lease(by=BY, why="the cluster is gone")
+    job.records().lease.break_off(by=BY, why="the cluster is gone")
     check_records(query)
 
 

@@ -125,8 +125,8 @@ def test_after_a_kill_at_any_step_the_records_count_somewhere_and_the_next_call_
         desired, generation = control.desired(), control.generation()
         assert desired is not None and desired.state == "stopped" and generation is not None
         if not control.store.exists(MOVED):
-            control.operation_lock.break_operation(by=BY, why="killed", even_live=True)
-            control.lease.break_lease(by=BY, why="killed", even_live=True)
+            control.operation_lock.break_off(by=BY, why="killed", even_live=True)
+            control.lease.break_off(by=BY, why="killed", even_live=True)
         move_records(job, by=BY)
         is_moved(folder, before)
     assert step > 20
@@ -153,8 +153,8 @@ def test_after_a_kill_around_the_switch_signed_records_are_read_and_written_wher
     assert desired is not None and desired.why == "upgrade" and control.generation() is not None
     control.set_desired("stopped", by=BY, why="after the kill")
     if after <= 0:
-        control.operation_lock.break_operation(by=BY, why="killed", even_live=True)
-        control.lease.break_lease(by=BY, why="killed", even_live=True)
+        control.operation_lock.break_off(by=BY, why="killed", even_live=True)
+        control.lease.break_off(by=BY, why="killed", even_live=True)
     move_records(job, by=BY)
     moved = job.records()
     desired, now = moved.desired(), moved.signer.identity()
@@ -203,7 +203,7 @@ def test_a_lock_that_was_broken_meanwhile_moves_nothing(
     def write(self: LocalStore, key: str, data: Any, *, exclusive: bool = False) -> None:
         whole(self, key, data, exclusive=exclusive)
         if key == MOVED:
-            control.lease.break_lease(by=BY, why="it hung", even_live=True)
+            control.lease.break_off(by=BY, why="it hung", even_live=True)
 
     monkeypatch.setattr(LocalStore, "write", write)
     with refuses(ConflictError, "claim-lost"):

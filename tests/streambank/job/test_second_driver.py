@@ -187,7 +187,7 @@ def test_also_where_an_operation_has_had_the_lease_since(
     with pytest.raises(RefusedError, match="its cluster may still run it"), lease.held("restore", by=BY):
         pass
     # A person breaks it, who takes the cluster for lost.
-    lease.break_lease(by=BY, why="I see no driver")
+    lease.break_off(by=BY, why="I see no driver")
     with lease.held("restore", by=BY):
         pass
     result = start(job)

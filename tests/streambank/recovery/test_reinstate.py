@@ -202,7 +202,7 @@ def test_a_lock_that_was_broken_switches_nothing(shop: SimulatedJob, monkeypatch
     look = look_at_sinks
 
     def break_and_look(*args: object, **options: object) -> object:
-        shop.control().lease.break_lease(by=BY, why="a test", even_live=True)
+        shop.control().lease.break_off(by=BY, why="a test", even_live=True)
         return look(*args, **options)  # type: ignore[arg-type]  # passed on
 
     monkeypatch.setattr(reinstating, "look_at_sinks", break_and_look)

@@ -249,8 +249,8 @@ def test_generation_restore_killed_at_any_call(tmp_path: Path, kind: Kind) -> No
 
 def _as_if_the_process_were_gone(control: JobControl) -> None:
     """What a real kill does by itself: the process that held lock and lease is this one, and lives."""
-    control.operation_lock.break_operation(by=BY, why="killed", even_live=True)
-    control.lease.break_lease(by=BY, why="killed", even_live=True)
+    control.operation_lock.break_off(by=BY, why="killed", even_live=True)
+    control.lease.break_off(by=BY, why="killed", even_live=True)
 
 
 def _restore_generation(shop: SimulatedJob, taken: str, root: FaultyStore) -> object:

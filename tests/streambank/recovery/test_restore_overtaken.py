@@ -44,8 +44,8 @@ def test_what_another_has_restored_meanwhile_stays_whole(shop: SimulatedJob, aft
         when = 2 if after == "two-files" else step.files_total
         if step.phase == "write" and step.files_done == when and not reports:
             control = shop.control()
-            control.operation_lock.break_operation(by=BY, why="silent", even_live=True)
-            control.lease.break_lease(by=BY, why="silent", even_live=True)
+            control.operation_lock.break_off(by=BY, why="silent", even_live=True)
+            control.lease.break_off(by=BY, why="silent", even_live=True)
             reports.append(into_generation(shop, newer))
 
     with pytest.raises(ConflictError) as caught:

@@ -266,7 +266,7 @@ class TestOneQuery:
         monkeypatch.setattr("streambank.drills.drill.start_job", lambda *args, **more: started)
         for name in ("_restore", "_stage", "_watch", "_end", "_check_proven", "_rto_s"):
             monkeypatch.setattr(f"streambank.drills.drill._Drill.{name}", lambda *args, **more: None)
-        monkeypatch.setattr(QueryDrill, "differences_of", lambda *args, **more: ["it has another count"])
+        monkeypatch.setattr(QueryDrill, "differences", lambda *args, **more: ["it has another count"])
         made = saved(tmp_path)
         bad = made.reject(42, 1, made.save(41, 3))
         report = drill(DrillRequest(made.job, savepoint=bad, by=BY))

@@ -62,8 +62,8 @@ def killed(
         patched.setattr(where, name, die)
         with pytest.raises(SimulatedCrash):
             go_back(shop)
-    shop.control().operation_lock.break_operation(by=BY, why="killed", even_live=True)
-    shop.control().lease.break_lease(by=BY, why="killed", even_live=True)
+    shop.control().operation_lock.break_off(by=BY, why="killed", even_live=True)
+    shop.control().lease.break_off(by=BY, why="killed", even_live=True)
 
 
 @pytest.mark.parametrize(("where", "name"), [(Generations, "switch"), (rollback, "_move")])

@@ -152,8 +152,8 @@ def test_restore_killed_at_a_request(world: World, which: int | When) -> None:
         if current is not None and current.number > 1:
             assert b'"id"' in open_store(current.location).read("metadata")
         # What a real kill does by itself: who held lock and lease is this process, and lives.
-        control.operation_lock.break_operation(by=BY, why="killed", even_live=True)
-        control.lease.break_lease(by=BY, why="killed", even_live=True)
+        control.operation_lock.break_off(by=BY, why="killed", even_live=True)
+        control.lease.break_off(by=BY, why="killed", even_live=True)
         run_restore(world)
         assert_restored(world)
 

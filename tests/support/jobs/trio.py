@@ -107,7 +107,7 @@ class Trio:
         self.unlock()
 
     def unlock(self) -> None:
-        for lock in (self.control.operation_lock.break_operation, self.control.lease.break_lease):
+        for lock in (self.control.operation_lock.break_off, self.control.lease.break_off):
             lock(by=BY, why="killed", even_live=True)
 
 

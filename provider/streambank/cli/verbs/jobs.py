@@ -447,7 +447,7 @@ def break_claim(
 ) -> None:
     """Declare the holder of a job dead, if that cannot be detected from here."""
     records = job_named(name, jobs).records()
-    end = records.operation_lock.break_operation if operation else records.lease.break_lease
+    end = (records.operation_lock if operation else records.lease).break_off
     broken = end(by=_by(), why=why, even_live=even_live)
     what = "operation" if operation else "lease"
     document = {

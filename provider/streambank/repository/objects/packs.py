@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError
 from streambank.core.json_text import loads
+from streambank.core.lines import gathered
 from streambank.repository.digest import digest_of, is_digest, split_digest
 from streambank.repository.sealed import dumps
 from streambank.storage.store import CHUNK_BYTES, Store
@@ -100,7 +101,7 @@ class PackBuilder:
     def finish(self, salt: str = "") -> tuple[Pack, list[bytes]]:
         """The pack and the chunks of its file; with a salt under a name that it has never had."""
         pack, tail = seal_pack(self._entries, self._digest_name, salt)
-        return pack, [*_joined(self._parts), *tail]
+        return pack, [*gathered(self._parts, CHUNK_BYTES), *tail]
 
 
 def seal_pack(entries: Sequence[PackEntry], digest_name: str, salt: str = "") -> tuple[Pack, list[bytes]]:
@@ -179,20 +180,6 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
                 store.write(key, [objects, *tail])
             return True
     return False
-
-
-def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in chunks that are worth a write each."""
-    gathered: list[bytes] = []
-    size_bytes = 0
-    for part in parts:
-        gathered.append(part)
-        size_bytes += len(part)
-        if size_bytes >= CHUNK_BYTES:
-            yield b"".join(gathered)
-            gathered, size_bytes = [], 0
-    if gathered:
-        yield b"".join(gathered)
 
 
 def _table_lines(entries: Sequence[PackEntry], salt: str) -> Iterator[bytes]:

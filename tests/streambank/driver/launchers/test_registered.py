@@ -246,7 +246,7 @@ def test_a_driver_of_another_place_is_not_gone_because_this_one_does_not_know_it
         assert "'os'" in caught.value.message
     assert job_status(job, control=control).state == "unknown"
     assert [one.data for one in control.events() if one.data.get("kind") == "launched"] == []
-    control.lease.break_lease(by=BY, why="that place is gone", even_live=False)
+    control.lease.break_off(by=BY, why="that place is gone", even_live=False)
     check_launched_here(job, control, control.lease.settle())
     started = start_job(job, by=BY, launcher=fake_launcher(folder), control=control)
     assert started.state == "started"

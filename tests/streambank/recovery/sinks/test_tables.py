@@ -83,7 +83,7 @@ class Shop:
 
     def unlock(self) -> None:
         control = self.simulated.control()
-        for lock in (control.operation_lock.break_operation, control.lease.break_lease):
+        for lock in (control.operation_lock.break_off, control.lease.break_off):
             lock(by=BY, why="killed", even_live=True)
 
     def start_is_refused(self) -> str:
