@@ -65,7 +65,6 @@ class Clock:
 
     Attributes:
         monotonic: Seconds on a clock that never jumps.
-        sleep: Waits that many seconds.
     """
 
     monotonic: Callable[[], float] = time.monotonic

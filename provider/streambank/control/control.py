@@ -79,9 +79,6 @@ class Desired:
 class JobControl:
     """The records of one job.
 
-    Args:
-        store: The store at `<control>/<job>`.
-
     Attributes:
         check_site: Raises where the job must not be changed at the site of these records, since another one
             is active; returns what cannot be excluded. The declaration of a job sets it (`Job.records`);
@@ -216,7 +213,6 @@ class JobControl:
         """Hold the operation lock for a `with` block (operation.py).
 
         Args:
-            wait_s: How long to wait for another operation to end.
             any_site: The operation changes nothing that another site has gone on from, or asks the sites in
                 its own way.
 

@@ -30,11 +30,7 @@ BEGUN, REFRESHED = "refreshes", "refreshed"
 
 @dataclass(frozen=True, slots=True)
 class CopiedQuery(JsonObject):
-    """What a copy holds of one query.
-
-    Attributes:
-        generation: Where its state is, and where it writes.
-    """
+    """What a copy holds of one query."""
 
     generation: Generation
     savepoint: str

@@ -31,7 +31,6 @@ class Generation(JsonObject):
     Attributes:
         number: From 1, ascending; numbers may be left out.
         from_savepoint: The savepoint it was restored from; None for the declared one.
-        made_at: When it became the one that counts.
         new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
             the new one, both as URIs.
         again: The generation in whose directory it is, where that one counts again; None for a directory of
@@ -194,11 +193,7 @@ class Generations:
         return Generation(number, location, None, utc_now(), {})
 
     def reinstated(self, earlier: Generation, *, by: Mapping[str, str]) -> Generation:
-        """The generation in which an earlier one counts again, to be switched to.
-
-        Args:
-            earlier: One of `all`.
-        """
+        """The generation in which an earlier one counts again, to be switched to."""
         self._require()
         number = max(self.records.numbers()) + 1
         return replace(

@@ -40,8 +40,6 @@ class Marker:
     """What a marker says.
 
     Attributes:
-        generation: The number of the generation that counted.
-        control: Where the job's records were.
         repository: Where its savepoints were; None where that was not known.
         repository_id: The id of that repository; None where there was none yet.
         sink: The kind of its sink, in Spark's word.

@@ -92,7 +92,6 @@ class OperationLock(JobClaim):
         """Hold the lock for the `with` block.
 
         Args:
-            wait_s: How long to wait for another operation to end.
             ttl_s: How long others must see no beat before they may call us dead from another host.
 
         Raises:

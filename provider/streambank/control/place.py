@@ -46,7 +46,6 @@ def find_records(repository: Store, job: str, *, guess: bool = False) -> Store:
 
     Args:
         repository: The store at the root of the repository, which need not exist.
-        job: The job's name, checked.
         guess: Whoever has no right to look beside the repository looks inside only: for those who have
             savepoints and no declaration, and change nothing of the job.
 

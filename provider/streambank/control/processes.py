@@ -39,8 +39,6 @@ class HostId(JsonObject):
     """Where processes can see each other.
 
     Attributes:
-        host: The host's name, for people.
-        boot_id: The kernel's id of this boot.
         pid_namespace: The pid namespace (`pid:[4026531836]`): containers have their own.
     """
 

@@ -40,11 +40,7 @@ _VOUCH = "`streambank job sign-records --unsigned` signs them anew, and shows wh
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which records these are.
-
-    Attributes:
-        place: Where they are, a URI.
-    """
+    """Which records these are."""
 
     id: str
     place: str

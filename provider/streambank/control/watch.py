@@ -285,11 +285,7 @@ class Watches:
         return True
 
     def note_idle(self, view: WatchView, why: str | None) -> None:
-        """Leave behind that a watcher could not act, or (None) that it could; only a change is written.
-
-        Args:
-            why: Why it could not, as half a sentence.
-        """
+        """Leave behind that a watcher could not act, or (None) that it could; only a change is written."""
         if (why or "") != str(view.idle.get("why") or "") and self._is_recorded(view.watcher):
             self._write(view.watcher, ".idle", {"at": to_json_time(utc_now()), "why": why})
 

@@ -47,7 +47,6 @@ class AirflowPolicy:
     """`[jobs.NAME.airflow]`: what Airflow is told of the job's DAGs; None where its own default counts.
 
     Attributes:
-        connection: The `streambank` connection of all tasks.
         priority: `priority_weight` of the tasks.
         retries: How often a task is tried again, where a retry may heal.
         display_name: The job's name in lists; each DAG's has its verb after it.

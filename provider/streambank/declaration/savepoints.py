@@ -227,8 +227,6 @@ class Limits:
     Attributes:
         ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
         log_max_bytes: Size of the driver's log before it is rotated.
-        log_files: How many older parts of it are kept.
-        progress_files: How many progress files are kept per query.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.
     """

@@ -158,11 +158,8 @@ class DrillReport:
     """A drill that is over.
 
     Attributes:
-        steps: Seconds that each step took, in their order.
         rto_s: Seconds from the decision to the first batch of every query; None where it did not get there.
-        code: The code of the error; None likewise.
-        error: Why it failed, in a sentence; empty likewise.
-        hint: What to do about it; only where the drill has run.
+        hint: What to do about the error; only where the drill has run.
         failed_queries: The queries that failed: one of them, or all where the application did.
         not_run: Why the application was not run on the copy, so that the drill proves the savepoint and its
             state and no more; empty where it was run.

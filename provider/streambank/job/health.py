@@ -57,7 +57,6 @@ class Unhealthy(JsonObject):
         beat: The number of its last heartbeat then; None where there was none.
         silent_s: For how long that heartbeat had been standing still.
         batches: The newest committed batch of each query then.
-        why: Why, as half a sentence.
         failures: How many drivers in a row before it made no batch, by which it was judged.
     """
 

@@ -56,7 +56,6 @@ class Happening:
             `restored`; the error's code where the record is damaged; `unknown` where it has no such form.
         query: The query it is about; None for the job.
         facts: What else is known, such as `epoch` and `batch`.
-        by: Who asked for it; None where nobody did.
         why: Why, in their words or those of a refusal.
     """
 

@@ -64,11 +64,7 @@ class DriverLife:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One driver that failed or died, or that a program replaced.
-
-    Attributes:
-        what: What became of it, as half a sentence.
-    """
+    """One driver that failed or died, or that a program replaced."""
 
     at: datetime
     driver: str

@@ -52,7 +52,6 @@ class RecordsMoved(JsonObject):
 
     Attributes:
         source: Where its records were, a URI; None where they were at `target` already.
-        warnings: What could not be done besides, in sentences.
     """
 
     job: str
@@ -71,7 +70,6 @@ def move_records(
     Args:
         to: The control location to move them to; the one beside the job's repository when left out. A
             location that a job does not find by itself has to be declared as `control` afterwards.
-        wait_s: How long to wait for another operation to end.
 
     Raises:
         InputError: Nothing is beside the repository (code `no-place-beside`), or the places are inside each

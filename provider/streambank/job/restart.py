@@ -72,8 +72,7 @@ class RestartResult:
         state: `restarted`; `started`, where no driver lived; `finished` (the application ran to its end
             meanwhile); `not-desired` (somebody has stopped the job, before or meanwhile); `not-needed`
             (`still_needed` said so, and nothing was touched).
-        start: The driver that runs the job now.
-        how: How that one ended (see `StopResult`); None where somebody else had seen to it.
+        how: How the driver before it ended (see `StopResult`); None where somebody else had seen to it.
     """
 
     state: RestartState

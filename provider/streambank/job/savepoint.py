@@ -478,8 +478,6 @@ def sinks_of(
     """The sinks of a query: as Spark described them to its last driver, and as its job declares them.
 
     Args:
-        facts: What that driver told of the query.
-        declared: What the job declares of this query.
         tags: Of which savepoints the tags are that a savepoint leaves in Iceberg; None to leave none.
     """
     sink, query_id = facts.get("sink"), facts.get("query_id")

@@ -57,7 +57,6 @@ class QueryStatus:
         checkpoint: Its current generation's location.
         sink: Its sink, in Spark's words.
         watermark: Its event-time watermark, ISO-8601, as of the last progress record.
-        progress_at: When the last progress was recorded, ISO-8601.
         spark_version: The Spark that it last ran on; None before its first start.
         hot_keys: The keys with the most traffic, as of the last progress record, with its time
             (`ProgressRecord.traffic`); None where none are sampled.
@@ -85,8 +84,6 @@ class WatchStatus:
     Attributes:
         expected: Whether somebody is expected to: a job that is only started by hand is not watched.
         watched: Whether a watcher gives signs, and could act.
-        by: The newest watcher; None where there was none.
-        seen_at: Its last sign, ISO-8601.
         why: Why nothing would restart the job although that is expected; empty where something would.
     """
 
@@ -104,8 +101,6 @@ class SiteStatus:
     Attributes:
         active: The site that may run the job; None while a fail-over is under way.
         number: The number of the newest record; 0 before the first.
-        since: When it was written, ISO-8601.
-        why: What it says, as half a sentence.
         unfenced: The site that could not be reached at the fail-over, and has not been since; None for none.
     """
 
@@ -135,7 +130,6 @@ class JobStatus(JsonObject):
         launch_id: The newest launch that is known of.
         log: That driver's log: a path on its host, or a web address.
         submission: What its cluster calls it; None for a driver on the machine that launched it.
-        operation: The operation that works on the job now; None for none.
         operation_state: `live`, `dead` or `unknown`.
         batch: Newest committed batch, of several queries the oldest such.
         health: Whether it gets on, by what its driver said last; None while no driver has the lease.

@@ -77,7 +77,6 @@ class StopResult(JsonObject):
             `none`: there was none.
         drained: Whether a trigger found no new data before the stop; None where that was not asked.
         batch: Newest committed batch, of several queries the oldest such; None before the first.
-        savepoints: The savepoint of each query, where they were asked for.
         seconds: How long the stop took, savepoints included.
         warnings: What a restore of the savepoints will miss.
     """
@@ -169,7 +168,6 @@ def stop_job(
         drain_timeout_s: How long to wait for the drain; the declared time when left out.
         name: Of the savepoint, unique within the job; empty for none. It is checked before anything stops.
         operation: The operation lock, where the caller holds it already (a restart).
-        progress: Told about files and bytes of the savepoint.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
         lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again, and
             has left a mark before, against drivers that come up late (`location.mark_stop`).

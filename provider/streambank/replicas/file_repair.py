@@ -90,7 +90,6 @@ class FileRepair:
     """Makes the objects of one repository whole.
 
     Args:
-        replicas: Where to look.
         writer: Stores there; None to write nothing, and only say what would be.
     """
 

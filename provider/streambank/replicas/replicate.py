@@ -112,9 +112,7 @@ class ReplicaReport:
     """What replicating to one place came to.
 
     Attributes:
-        location: Its URI.
         error: Why it ended early; what had arrived by then is used by the next try.
-        savepoints: What became of each savepoint until then.
     """
 
     location: str
@@ -154,7 +152,6 @@ def replicate_to(
     Args:
         location: The replica, made where there is nothing yet.
         which: Job and id of each, in this order.
-        lock: For how long what arrives there is locked.
 
     Raises:
         InputError: The rate is less than 1 (code `bad-rate`).

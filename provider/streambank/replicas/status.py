@@ -55,7 +55,6 @@ class PlaceStatus:
     """One repository: the first one, or a replica.
 
     Attributes:
-        location: Its URI, or the location as it was given.
         role: `repository` or `replica`.
         error: Why it cannot be read; what follows is empty then.
         jobs: Each job that it or the first repository has savepoints of.
@@ -77,7 +76,6 @@ class Status:
 
     Attributes:
         at: When, in UTC, by this machine's clock; ages are up to then.
-        places: The repository, then its replicas in the order they were named.
     """
 
     at: datetime

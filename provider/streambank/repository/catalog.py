@@ -42,12 +42,6 @@ class SavepointSummary:
     Attributes:
         error: Why its manifest cannot be used; None for a good one. Where it is set, what follows is empty.
         batch: The committed batch after which a restored query goes on.
-        query_id: The id in the checkpoint's `metadata`.
-        bytes: Sum of its files' sizes.
-        new_bytes: How many bytes it added to the repository.
-        watermark_ms: Event-time watermark in milliseconds since the epoch.
-        checkpoint: URI of the checkpoint it was taken from.
-        derived_from: The savepoint it was made from by a compaction or a fork.
         restored: It was made from another one, and a job went on from it.
         rejected: Its rehearsal has not passed, and no job went on from it: only its whole id or its name
             means it.
@@ -275,11 +269,7 @@ def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]
 
 
 def is_rejected(store: Store, head: Manifest) -> bool:
-    """Whether the rehearsal of a savepoint has not passed, and no job went on from it.
-
-    Args:
-        head: Its manifest, with or without its files.
-    """
+    """Whether the rehearsal of a savepoint has not passed, and no job went on from it."""
     return head.derived_from is not None and Marks(store, head.job, head.savepoint).rehearsal()[0]
 
 
@@ -373,8 +363,6 @@ def summary_of(
     """One savepoint; None where it was deleted since it was listed.
 
     Args:
-        marks: The file names of its marks.
-        given: The names that records give to it.
         recorded: Names that have records, by job: what a manifest says of these does not count.
         head: Reads the manifest without its files.
     """
@@ -481,11 +469,7 @@ def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
 
 
 def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
-    """Savepoints of one job by how new their data is, as `newest_first`: a clock that jumped decides nothing.
-
-    Args:
-        heads: Their manifests, with or without their files.
-    """
+    """Savepoints of one job, the newest first as in `newest_first`: a clock that jumped decides nothing."""
     by_id = {head.savepoint: head for head in sorted(heads, key=lambda head: (head.taken_at, head.batch))}
     aged = [
         SavepointSummary(
@@ -504,11 +488,7 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
 
 
 def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:
-    """Those manifests that were written last, and those of the highest batches.
-
-    Args:
-        infos: Manifests of one job.
-    """
+    """Those manifests that were written last, and those of the highest batches."""
     by_time = sorted(infos, key=lambda info: info.mtime_ns)[-most:]
     by_batch = sorted(infos, key=lambda info: info.path)[-most:]
     return list({info.path: info for info in (*by_time, *by_batch)}.values())

@@ -98,11 +98,7 @@ def hold_key(job: str, savepoint: str) -> str:
 
 
 def add_hold(store: Store, digest_name: str, key: str, purpose: str, by: Mapping[str, Any]) -> None:
-    """Write a hold mark, which counts from now on and ends by itself, or when the file is deleted.
-
-    Args:
-        key: See `hold_key`.
-    """
+    """Write a hold mark, which counts from now on and ends by itself, or when the file is deleted."""
     job, savepoint, hold_id = _named(key) or ("", "", "")
     now = utc_now()
     record = {

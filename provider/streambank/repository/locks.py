@@ -41,7 +41,6 @@ class LockPolicy:
     Attributes:
         for_s: Seconds from the moment at which it is saved; the lock ends at a midnight in UTC after that, so
             that what many savepoints of a day share is locked once.
-        mode: As `Lock.mode`.
     """
 
     for_s: float

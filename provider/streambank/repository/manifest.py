@@ -186,7 +186,6 @@ class Manifest:
         batch: The committed batch after which a restored query goes on.
         taken_at: When, in UTC.
         taken_by: Who: user, host, and for Airflow dag_id, run_id, reason.
-        note: What a person wrote about it.
         name: The name that it was taken with; which savepoint has it, records say (`names.py`).
         checkpoint: URI of the checkpoint it was taken from.
         closure: `safe` or `minimal`.

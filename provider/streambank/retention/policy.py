@@ -201,7 +201,6 @@ def decide(
     whole ones alone, and to those of these that are not newer than now, and what any way keeps is kept.
 
     Args:
-        summaries: Savepoints of any jobs.
         now: A savepoint that claims to be newer was taken where a clock was wrong. Ages are up to then.
         besides: Why a savepoint, by job and id, stays whatever the policy says; it takes no place from any
             other. What is too old stays only if it is `held`.

@@ -28,7 +28,6 @@ class ContentFile:
     """One file with objects in it.
 
     Attributes:
-        key: Where it lies: `objects/...` or `packs/...`.
         mtime_ns: When it was written, by the clock of the storage.
         objects: Hex digits and size of each object in it; None where that cannot be found out.
     """

@@ -50,9 +50,7 @@ class UndeleteFilesReport:
         since: Only what was deleted then or later; None for everything.
         savepoints: The savepoints whose manifests are among them, as `job/savepoint`.
         first_deleted_at: When the first of them was deleted; None where there is none.
-        last_deleted_at: When the last of them was deleted.
         days: Files by the day, in UTC, on which they were deleted.
-        undeleted: How many files this call brought back.
         indexed_packs: How many packs the index names now; None where it was not made again.
     """
 

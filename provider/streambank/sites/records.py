@@ -43,7 +43,6 @@ class SiteRecord(JsonObject):
         number: From 1, ascending; the same in both sites; numbers may be left out.
         state: `failing-over`: no site may start the job; `active`: `site` may.
         site: The site that becomes, or is, the active one.
-        was: The site that was active before.
         unfenced: The other site could not be reached: it may still run.
         savepoints: What it was restored from, by query; empty where its own checkpoint went on.
         generations: Of `failing-over`: the generation of each query at `site` when it began; 0 for none.

@@ -46,7 +46,6 @@ class SiteStanding:
 
     Attributes:
         site: The site; None for a job that has only one.
-        warnings: What cannot be excluded.
     """
 
     site: str | None = None
@@ -80,10 +79,7 @@ def check_own_site(job: JobAtSite, control: JobControl) -> None:
 
 
 def check_active(job: JobAtSite, control: JobControl) -> tuple[str, ...]:
-    """Make sure that a job may be restored, or its checkpoint changed, at its site, as `check_site` does.
-
-    Returns:
-        What cannot be excluded.
+    """Make sure that a job may be restored, or its checkpoint changed, at its site; what cannot be excluded.
 
     Raises:
         RefusedError: See `check_site`; a site without generations is none.

@@ -71,10 +71,7 @@ class UpgradePlan:
     """What an upgrade would do.
 
     Attributes:
-        before: The code that runs; None where an older version of Streambank launched it.
         changes: In what they differ, for people; empty where they do not.
-        no_way_back: Why the upgrade could not be undone by itself; empty where it could.
-        for_good: Whether that stays so, although the old program may be there again.
         notes: New settings that change nothing, since the checkpoint keeps other values; what may stand in
             the way back though it is not sure; and where a choice of the new code counts.
     """
