@@ -13,7 +13,13 @@ from datetime import datetime
 
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
-from streambank.repository.catalog import SavepointSummary, newest_files, read_glance, summary_of
+from streambank.repository.catalog import (
+    SavepointSummary,
+    newest_ids,
+    read_glance,
+    savepoint_files,
+    summary_of,
+)
 from streambank.repository.holds import held, is_hold
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import (
@@ -29,7 +35,7 @@ from streambank.repository.names import listed_names, names_there
 from streambank.repository.repository import Repository
 from streambank.retention.policy import RetentionDecision, decide
 from streambank.sites.forks import others_among
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import Store
 from streambank.storage.threads import at_once, each
 
 MOST = 200
@@ -105,10 +111,8 @@ def newest_saved(job: Job, repository: Repository, now: datetime) -> Saved:
         name = job.savepoint_name(query)
         there = savepoint_files(store, name)
         ids.update((name, savepoint) for savepoint in there)
-        infos = [*there.values()]
-        newest = newest_files(infos, share) if all(one.mtime_ns > 0 for one in infos) else infos
-        by_path = {info.path: savepoint for savepoint, info in there.items()}
-        chosen += [(query, name, by_path[info.path]) for info in newest]
+        newest = newest_ids(there, share) if all(info.mtime_ns > 0 for info in there.values()) else there
+        chosen += [(query, name, savepoint) for savepoint in newest]
     given, recorded = _names(store, job, ids)
     seen = [
         one
@@ -122,17 +126,6 @@ def newest_saved(job: Job, repository: Repository, now: datetime) -> Saved:
     seen.sort(key=lambda one: (one.taken_s, one.summary.batch or 0), reverse=True)
     most = max(MOST, LEAST * len(job.queries))
     return Saved(tuple(_decided(job, _told_apart(job, seen[:most]), now)), len(ids), frozenset(ids))
-
-
-def savepoint_files(store: Store, name: str) -> dict[str, FileInfo]:
-    """The manifests of one query, by the ids of their savepoints."""
-    folder = f"savepoints/{name}/"
-    files = {info.path.removeprefix(folder): info for info in store.list(folder.rstrip("/"))}
-    return {
-        file.removesuffix(".json"): info
-        for file, info in files.items()
-        if file.endswith(".json") and "/" not in file
-    }
 
 
 def _names(
@@ -221,8 +214,7 @@ def newest_of_replica(store: Store, names: Mapping[str, str]) -> tuple[SavedOne 
     for query, name in names.items():
         there = savepoint_files(store, name)
         ids.update((name, savepoint) for savepoint in there)
-        for info in newest_files([*there.values()], 2):
-            savepoint = info.path.rpartition("/")[2].removesuffix(".json")
+        for savepoint in newest_ids(there, 2):
             try:
                 head = read_glance(repository.store, name, savepoint)
             except StreambankError:

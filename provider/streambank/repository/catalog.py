@@ -459,13 +459,21 @@ def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
     Args:
         job: `job`, without its queries, or `job/query`.
     """
-    folder = manifest_key(job, "x").removesuffix("x.json")
-    infos = [info for info in store.list(folder.rstrip("/")) if _is_manifest(info, folder)]
-    if all(info.mtime_ns > 0 for info in infos):
-        infos = newest_files(infos, most)
-    ids = (info.path.removeprefix(folder).removesuffix(".json") for info in infos)
+    files = savepoint_files(store, job)
+    ids = newest_ids(files, most) if all(info.mtime_ns > 0 for info in files.values()) else files
     there = [head for savepoint in ids if (head := glimpse(store, job, savepoint)) is not None]
     return sorted(there, key=lambda head: (head.taken_at, head.batch), reverse=True)
+
+
+def savepoint_files(store: Store, job: str) -> dict[str, FileInfo]:
+    """The manifests of `job`, without its queries, or of `job/query`, by the ids of their savepoints."""
+    folder = manifest_key(job, "x").removesuffix("x.json")
+    files = {info.path.removeprefix(folder): info for info in store.list(folder.rstrip("/"))}
+    return {
+        file.removesuffix(".json"): info
+        for file, info in files.items()
+        if file.endswith(".json") and "/" not in file
+    }
 
 
 def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
@@ -487,16 +495,10 @@ def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
     return [by_id[head.savepoint] for head in newest_first(aged)]
 
 
-def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:
-    """Those manifests that were written last, and those of the highest batches."""
-    by_time = sorted(infos, key=lambda info: info.mtime_ns)[-most:]
-    by_batch = sorted(infos, key=lambda info: info.path)[-most:]
-    return list({info.path: info for info in (*by_time, *by_batch)}.values())
-
-
-def _is_manifest(info: FileInfo, folder: str) -> bool:
-    name = info.path.removeprefix(folder)
-    return name.endswith(".json") and "/" not in name
+def newest_ids(files: Mapping[str, FileInfo], most: int) -> list[str]:
+    """Of the savepoints of one job those that were written last, and those of the highest batches."""
+    by_time = sorted(files, key=lambda savepoint: files[savepoint].mtime_ns)[-most:]
+    return list(dict.fromkeys((*by_time, *sorted(files)[-most:])))
 
 
 def _is_distrusted(store: Store, head: Manifest) -> bool:

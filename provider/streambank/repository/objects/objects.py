@@ -264,11 +264,6 @@ class Objects:
         self.index.publish(packs)
         self._whole_packs.update(pack.id for pack in packs)
 
-    def _find(self, digest: str) -> IndexedObject | None:
-        """Where a packed object lies; of several places one whose pack is whole, one that lasts first."""
-        split_digest(digest)
-        return self._place(digest)
-
     def _lasting(self, digest: str) -> Sequence[IndexedObject]:
         """Where a packed object lies, without packs that a sweep is going to delete."""
         places = self.index.find(digest)
@@ -285,7 +280,9 @@ class Objects:
             return True
         return bool(self.index.find(digest)) and not self._store.exists(key)
 
-    def _place(self, digest: str) -> IndexedObject | None:
+    def _find(self, digest: str) -> IndexedObject | None:
+        """Where a packed object lies; of several places one whose pack is whole, one that lasts first."""
+        split_digest(digest)
         places = self.index.find(digest)
         if len(places) > 1:  # a sweep may have stored it again, and be about to delete the first one
             self._condemned.look_once()
