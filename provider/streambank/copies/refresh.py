@@ -325,7 +325,9 @@ class _Refresh(Procedure[RefreshRequest]):
         """All queries get the same number, so that the directories show which refresh made them."""
         outputs = {name: self._outputs(name, manifest) for name, (_, manifest) in found.items()}
         sources = {name: self._sources(name, *place) for name, place in found.items()}
-        highest = max(map(number_of, self._named()), default=0)
+        # No directory that an earlier refresh has named is used again, whether it was filled or not.
+        named = (location for _, directories in begun_refreshes(self.records) for location in directories)
+        highest = max(map(number_of, named), default=0)
         while True:
             proposed = {
                 name: self.records.generations(name).propose(
@@ -343,10 +345,6 @@ class _Refresh(Procedure[RefreshRequest]):
             elif not any(is_taken(one, self.records) for one in _directories(chosen)):
                 break
         return chosen
-
-    def _named(self) -> Iterator[str]:
-        """Every directory that an earlier refresh has named, whether it filled it or not."""
-        return (one for _, directories in begun_refreshes(self.records) for one in directories)
 
     def _chosen(
         self,

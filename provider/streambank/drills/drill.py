@@ -176,7 +176,7 @@ class _Drill(Procedure[DrillRequest]):
         self.control = control
         self.launcher = launcher
         folder = request.scratch or job.drill.scratch
-        self.scratch = scratch_of(job if folder is None else _with_scratch(job, folder), name)
+        self.scratch = scratch_of(replace(job, drill=replace(job.drill, scratch=folder)), name)
         self.source = request.source
         self.at: set[str] = set()  # the queries that fail if the step does; empty for all
         self.queries: dict[str, QueryDrill] = {}
@@ -563,10 +563,6 @@ class _Drill(Procedure[DrillRequest]):
         if len(self.first_batch_s) < len(self.queries):
             return sum(self.steps[name] for name in OF_A_RESTORE)
         return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
-
-
-def _with_scratch(job: Job, folder: str) -> Job:
-    return replace(job, drill=replace(job.drill, scratch=folder))
 
 
 def _same_state(copy: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[bool | None, str | None]:

@@ -351,7 +351,8 @@ class _Round(Procedure[DrillRequest]):
         if len(task) < len(_TASK):
             return
         for one in drills_of(self.control):
-            if _ended_at(one) < utc_now() - _LOOKED_BACK:
+            took = timedelta(seconds=float(one.get("seconds") or 0.0))
+            if from_json_time(str(one["started_at"])) + took < utc_now() - _LOOKED_BACK:
                 return  # records are in the order in which drills ended
             found = round_id(one)
             if found is None or one.get("repository") != self.request.source:
@@ -479,10 +480,6 @@ class _Round(Procedure[DrillRequest]):
             by=dict(self.request.by),
             why=self.request.why,
         )
-
-
-def _ended_at(report: JsonDict) -> datetime:
-    return from_json_time(str(report["started_at"])) + timedelta(seconds=float(report.get("seconds") or 0.0))
 
 
 def _ids(chosen: Sequence[Kept]) -> dict[str, str]:

@@ -157,7 +157,8 @@ def expire(
     meter = Meter(progress, "expire", len(drops), sum(drop.summary.bytes for drop in drops))
     aside = work.set_aside(drops)
     gone = []
-    anew = work.decide(_newest_ns(copy for copy, _ in aside.values()))
+    # The time by the clock of the storage, where that stamps files: when the newest copy was made.
+    anew = work.decide(max((copy.expired_ns for copy, _ in aside.values()), default=0))
     for decision in anew:
         if not decision.keep and _which(decision) in aside and work.drop(decision, aside[_which(decision)]):
             gone.append(decision)
@@ -286,7 +287,11 @@ class _Expire:
             Job and id of those.
         """
         relisted: set[tuple[str, str]] = set()
-        old = {_which(decision) for decision in before if MAX_AGE in _rules_of(decision)}
+        old = {
+            _which(decision)
+            for decision in before
+            if any(reason.rule == MAX_AGE for reason in decision.reasons)
+        }
         before = [decision for decision in before if _which(decision) not in old]
         gone = [decision for decision in gone if _which(decision) not in old]
         if not gone:
@@ -337,11 +342,6 @@ def _final(
     return RetentionDecision(decision.summary, True, (RetentionReason(rule, why),))
 
 
-def _newest_ns(copies: Iterable[Expired]) -> int:
-    """When the newest copy was made, by the clock of the storage; 0 where that does not say."""
-    return max((copy.expired_ns for copy in copies), default=0)
-
-
 def _own_ns() -> int:
     return int(utc_now().timestamp() * 1e9)
 
@@ -352,10 +352,6 @@ def _is_verified(summary: SavepointSummary) -> bool:
 
 def _is_whole(summary: SavepointSummary) -> bool:
     return summary.error is None and summary.verified_ok is not False and not summary.rejected
-
-
-def _rules_of(decision: RetentionDecision) -> set[str]:
-    return {reason.rule for reason in decision.reasons}
 
 
 def _which(decision: RetentionDecision) -> tuple[str, str]:

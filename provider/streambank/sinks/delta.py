@@ -172,7 +172,7 @@ class DeltaGuard(AskedTable):
             later_batches=len({commit.transactions[self._writer] for commit in own}),
             later_rows=None if None in rows else sum(filter(None, rows)),
             others=tuple(f"version {other.version} ({other.operation or 'unknown'})" for other in others),
-            cannot=self._cannot(undone),
+            cannot=" ".join(filter(None, (self._files_gone(undone), _package_lacks()))),
             seen=seen,
             target=str(target),
             skips_computing=self.skips_computing,
@@ -227,9 +227,6 @@ class DeltaGuard(AskedTable):
             else:
                 version -= 1
         return None
-
-    def _cannot(self, undone: Sequence[DeltaCommit]) -> str:
-        return " ".join(filter(None, (self._files_gone(undone), _package_lacks())))
 
     def _files_gone(self, undone: Sequence[DeltaCommit]) -> str:
         added = frozenset[DeltaFile]().union(*(commit.added for commit in undone))

@@ -104,7 +104,8 @@ def _check(job: JobAtSite, control: JobControl, *, starts: bool) -> SiteStanding
         counts: SiteRecord | None = None if empty else agree(own, Sites(there), job.name)
         place = records_root(there)
     except StorageError as error:
-        counts, place, there = own.newest(), _declared_place(other), None
+        place = other.control or beside(other.repository) or f"{other.repository}/{INSIDE}"  # as declared
+        counts, there = own.newest(), None
         warnings = (
             f"The {other.site} does not answer ({error.message.rstrip('.')}). By the records of the "
             f"{job.site} it is not the active site; that a fail-over to it has been made since, and that "
@@ -282,8 +283,3 @@ def _learn(own: Sites, other: Sites, job: str) -> SiteRecord | None:
         if error.code != "signing-key-missing":
             raise
         return which_counts(own, other, job)
-
-
-def _declared_place(job: JobAtSite) -> str:
-    """The control location of a site that does not answer, as it is declared."""
-    return job.control or beside(job.repository) or f"{job.repository}/{INSIDE}"

@@ -38,13 +38,11 @@ def broken_objectives(job: Job) -> tuple[tuple[str, str], ...] | None:
     found = {
         (one.query, one.objective)
         for one in verdicts
-        if one.level == "breach" and one.mute is None and _tells_of_code(one.objective)
+        if one.level == "breach"
+        and one.mute is None
+        and (one.objective == HISTORY or PROMISES[one.objective].tells_of_code)
     }
     return tuple(sorted(found))
-
-
-def _tells_of_code(objective: str) -> bool:
-    return objective == HISTORY or PROMISES[objective].tells_of_code
 
 
 Ready = Literal["ready", "finished", "stopped", "other"]
