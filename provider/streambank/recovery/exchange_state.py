@@ -129,25 +129,19 @@ def _is_desired(control: JobControl) -> bool:
     return view is not None and not view.free
 
 
+@dataclass(eq=False)
 class _Exchange:
-    def __init__(
-        self,
-        job: Job,
-        query: str | None,
-        control: JobControl,
-        repository: Repository,
-        options: Mapping[str, Any],
-        desired: bool,
-    ) -> None:
-        self.job = job
-        self.query = query
-        self.name = job.savepoint_name(query)
-        self.control = control
-        self.repository = repository
-        self.options = options
-        self.desired = desired
-        self.before: str | None = None
-        self.left: int | None = None
+    job: Job
+    query: str | None
+    control: JobControl
+    repository: Repository
+    options: Mapping[str, Any]
+    desired: bool
+    before: str | None = None
+    left: int | None = None
+
+    def __post_init__(self) -> None:
+        self.name = self.job.savepoint_name(self.query)
 
     def run(self, make: Make, force_after_s: float | None, progress: Progress | None) -> ExchangeResult:
         by = self.options["by"]

@@ -179,27 +179,20 @@ def replicate_to(
     return ReplicaReport(location, error, tuple(done), time.monotonic() - started, tuple(holds.warnings))
 
 
+@dataclass(eq=False)
 class _Copy:
     """The way of one savepoint."""
 
-    def __init__(
-        self,
-        transfer: Transfer,
-        holds: Holds,
-        job: str,
-        savepoint: str,
-        progress: Progress | None,
-        by: Mapping[str, Any] | None,
-    ) -> None:
-        self.transfer = transfer
-        self.holds = holds
-        self.source = transfer.source
-        self.replica = transfer.target
-        self.job = job
-        self.savepoint = savepoint
-        self.progress = progress
-        self.by = by
-        self.key = manifest_key(job, savepoint)
+    transfer: Transfer
+    holds: Holds
+    job: str
+    savepoint: str
+    progress: Progress | None
+    by: Mapping[str, Any] | None
+
+    def __post_init__(self) -> None:
+        self.source, self.replica = self.transfer.source, self.transfer.target
+        self.key = manifest_key(self.job, self.savepoint)
         self.started = time.monotonic()
 
     def run(self) -> Replicated:

@@ -169,26 +169,17 @@ def expire(
     return ExpireReport(dry_run, tuple(_final(each, went, relisted, younger) for each in decisions))
 
 
+@dataclass(eq=False)
 class _Expire:
     """One expire: what it was asked."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        policy: Policy | PolicyOf,
-        job: str | None,
-        by: Mapping[str, Any],
-        now: datetime | None,
-        source: Repository | None,
-        others: OthersOf,
-    ) -> None:
-        self.repository = repository
-        self.job = job
-        self.by = by
-        self.now = now
-        self._policy = policy
-        self._source = source
-        self._others = others
+    repository: Repository
+    policy: Policy | PolicyOf
+    job: str | None
+    by: Mapping[str, Any]
+    now: datetime | None
+    source: Repository | None
+    others: OthersOf
 
     def decide(self, now_ns: int = 0) -> list[RetentionDecision]:
         """What becomes of each savepoint as it is listed now.
@@ -197,9 +188,9 @@ class _Expire:
             now_ns: The time by the clock of the storage, by which holds end; this machine's for 0.
         """
         besides: dict[tuple[str, str], RetentionReason] = {}
-        if self._source is not None:
-            why = RetentionReason("source", f"{self._source.store.uri} lists it")
-            besides |= dict.fromkeys(listed(self._source.store, self.job), why)
+        if self.source is not None:
+            why = RetentionReason("source", f"{self.source.store.uri} lists it")
+            besides |= dict.fromkeys(listed(self.source.store, self.job), why)
         for hold in holds(self.repository.store, now_ns or _own_ns()):
             if hold.counts:
                 besides[hold.which] = RetentionReason(HELD, f"it is being read: {hold.holder}")
@@ -210,7 +201,7 @@ class _Expire:
         now = self._now(now_ns)
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
-                others = {(name, savepoint) for savepoint in self._others(name, summaries)}
+                others = {(name, savepoint) for savepoint in self.others(name, summaries)}
                 decisions += decide(summaries, policy, now, besides, others)
         locks = visible_locks(self.repository.store)
         return decisions if locks is None else [_unless_locked(locks, decision) for decision in decisions]
@@ -313,7 +304,7 @@ class _Expire:
         return relisted
 
     def _policy_of(self, job: str) -> Policy | None:
-        return self._policy if isinstance(self._policy, Policy) else self._policy(job)
+        return self.policy if isinstance(self.policy, Policy) else self.policy(job)
 
 
 def _unless_locked(locks: Locking, decision: RetentionDecision) -> RetentionDecision:

@@ -20,7 +20,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.paths import needs_rewrite, new_query_metadata
@@ -97,32 +97,26 @@ def materialize(
     return _Materialize(repository, manifest, target, link, fork, pace).run(owner, before_commit)
 
 
+@dataclass(eq=False)
 class _Materialize:
-    def __init__(
-        self,
-        repository: Repository,
-        manifest: Manifest,
-        target: Store,
-        link: bool,
-        fork: bool,
-        pace: Pace,
-    ) -> None:
-        self.repository = repository
-        self.manifest = manifest
-        self.target = target
-        self.link = link
-        self.fork = fork
-        self.query_id = manifest.query_id
-        self.pace = pace
+    repository: Repository
+    manifest: Manifest
+    target: Store
+    link: bool
+    fork: bool
+    pace: Pace
+    note: bytes = b""
+    linked: int = 0
+    rewritten: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.query_id = self.manifest.query_id
         self.token = str(uuid.uuid4())
-        self.fence = Fence(target, self.token)
-        self.note = b""
-        self.linked = 0
-        self.rewritten: dict[str, int] = {}
+        self.fence = Fence(self.target, self.token)
         # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
         self.entries = {
             entry.path: entry
-            for entry in manifest.files
+            for entry in self.manifest.files
             if not (entry.path.endswith(".crc") and needs_rewrite(entry.path.removesuffix(".crc")))
         }
 

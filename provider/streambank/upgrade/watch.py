@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from streambank.checkpoint.position import batches_of
@@ -51,6 +52,7 @@ of other code has the lease."""
 _Life = Literal["lives", "between", "finished", "stopped", "other"]
 
 
+@dataclass(eq=False)
 class Watch:
     """A watch over the drivers of new code, one after the other.
 
@@ -59,14 +61,11 @@ class Watch:
     say nothing against the code.
     """
 
-    def __init__(
-        self, job: Job, control: JobControl, launcher: Launcher, after: Code, launch_id: str
-    ) -> None:
-        self.job = job
-        self.control = control
-        self.launcher = launcher
-        self.after = after
-        self.launch_id = launch_id
+    job: Job
+    control: JobControl
+    launcher: Launcher
+    after: Code
+    launch_id: str
 
     def first_batch(self, timeout_s: float) -> Ready:
         """Wait until each query has committed a batch, or found nothing to read.

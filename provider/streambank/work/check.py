@@ -56,31 +56,29 @@ Flaws = tuple[tuple[str, StreambankError], ...]
 """Digests of objects that are not what was stored, and what is wrong with each."""
 
 
+@dataclass(eq=False)
 class Checking(Work[ObjectsTask, Flaws]):
     """Reads objects, and compares their digests."""
 
     kind = "check"
 
-    def __init__(
-        self, repository: Repository, rate: RateLimit = UNLIMITED, also: Set[str] = frozenset()
-    ) -> None:
-        self._repository = repository
-        self._rate = rate
-        self._also = also
+    repository: Repository
+    rate: RateLimit = UNLIMITED
+    also: Set[str] = frozenset()
 
     def run(self, task: ObjectsTask) -> Flaws:
-        return tuple(damaged_objects(self._repository, dict(task.objects), rate=self._rate, also=self._also))
+        return tuple(damaged_objects(self.repository, dict(task.objects), rate=self.rate, also=self.also))
 
     def at_once(self) -> int:
-        return at_once(self._repository.store)
+        return at_once(self.repository.store)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
         return {
-            "repository": portable(self._repository.store.uri),
-            "repository_id": self._repository.id,
-            "also": sorted(self._also),
+            "repository": portable(self.repository.store.uri),
+            "repository_id": self.repository.id,
+            "also": sorted(self.also),
         }
 
     @classmethod

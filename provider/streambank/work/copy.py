@@ -171,6 +171,7 @@ _WITNESS = "metadata"
 """A file of every checkpoint that is never written again: who sees the same one sees the same checkpoint."""
 
 
+@dataclass(eq=False)
 class Copying(Work[CopyTask, FileEntry]):
     """Copies files; the outcome is what the manifest says about each.
 
@@ -180,49 +181,42 @@ class Copying(Work[CopyTask, FileEntry]):
 
     kind = "copy"
 
-    def __init__(
-        self,
-        repository: Repository,
-        stores: Mapping[int, Store],
-        writer: ObjectWriter,
-        rate: RateLimit = UNLIMITED,
-    ) -> None:
-        self._repository = repository
-        self._stores = stores
-        self._writer = writer
-        self._rate = rate
+    repository: Repository
+    stores: Mapping[int, Store]
+    writer: ObjectWriter
+    rate: RateLimit = UNLIMITED
 
     def run(self, task: CopyTask) -> FileEntry:
         return self._copy({}, task)
 
     def portions(self, tasks: Sequence[CopyTask]) -> Portions[CopyTask, FileEntry]:
         """See `Work.portions`: as many files at once as can be held."""
-        for portion in slices(tasks, self._stores):
-            with held(portion, self._stores) as files:
+        for portion in slices(tasks, self.stores):
+            with held(portion, self.stores) as files:
                 yield portion, partial(self._copy, files)
 
     def _copy(self, files: Mapping[tuple[int, str], HeldFile], task: CopyTask) -> FileEntry:
         file = files.get((task.origin, task.path))
-        return run_task(task, self._stores[task.origin], self._writer, file, self._rate)
+        return run_task(task, self.stores[task.origin], self.writer, file, self.rate)
 
     def at_once(self) -> int:
-        return at_once(self._repository.store, self._stores[CHECKPOINT])
+        return at_once(self.repository.store, self.stores[CHECKPOINT])
 
     # For machines elsewhere
 
     def keeps(self) -> bool:
         """See `Work.keeps`: a file that is held can be read when its name is gone."""
-        return self._stores[CHECKPOINT].features.holds
+        return self.stores[CHECKPOINT].features.holds
 
     def is_portable(self, task: CopyTask) -> bool:
         """See `Work.is_portable`: the logs of sinks are few and small, and read here."""
         return task.origin == CHECKPOINT
 
     def header(self) -> dict[str, Any]:
-        source = self._stores[CHECKPOINT]
+        source = self.stores[CHECKPOINT]
         return {
-            "repository": portable(self._repository.store.uri),
-            "repository_id": self._repository.id,
+            "repository": portable(self.repository.store.uri),
+            "repository_id": self.repository.id,
             "source": portable(source.uri),
             "witness": source.stat(_WITNESS).identity,
         }
@@ -255,7 +249,7 @@ class Copying(Work[CopyTask, FileEntry]):
         return task.entry(data["digest"])
 
     def counts(self) -> dict[str, int]:
-        writer = self._writer
+        writer = self.writer
         return {
             "new_objects": writer.new_objects,
             "new_bytes": writer.new_bytes,
@@ -263,13 +257,13 @@ class Copying(Work[CopyTask, FileEntry]):
         }
 
     def absorb(self, counts: Mapping[str, int]) -> None:
-        self._writer.new_objects += counts["new_objects"]
-        self._writer.new_bytes += counts["new_bytes"]
-        self._writer.known_objects += counts["known_objects"]
+        self.writer.new_objects += counts["new_objects"]
+        self.writer.new_bytes += counts["new_bytes"]
+        self.writer.known_objects += counts["known_objects"]
 
     def done_elsewhere(self) -> None:
         """See `Work.done_elsewhere`: packs were indexed that this process has not heard of."""
-        self._repository.objects.refresh()
+        self.repository.objects.refresh()
 
 
 _SPARE_DESCRIPTORS = 256

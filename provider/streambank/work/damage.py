@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -30,21 +31,15 @@ def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
     return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
 
 
+@dataclass(eq=False)
 class Reading:
     """One object of a repository as it is read, which remembers whether reading it was what failed."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        digest: str,
-        also: Set[str] = BAD_DISK,
-        rate: RateLimit = UNLIMITED,
-    ) -> None:
-        self.digest = digest
-        self.error: StreambankError | None = None
-        self._repository = repository
-        self._also = also
-        self._rate = rate
+    repository: Repository
+    digest: str
+    also: Set[str] = BAD_DISK
+    rate: RateLimit = UNLIMITED
+    error: StreambankError | None = None
 
     def location(self) -> ObjectLocation:
         """Where it lies.
@@ -53,7 +48,7 @@ class Reading:
             IntegrityError, FormatError: It is not there; also in `error`.
         """
         try:
-            return self._repository.objects.locate(self.digest)
+            return self.repository.objects.locate(self.digest)
         except DAMAGE as error:
             self.error = error
             raise
@@ -65,8 +60,8 @@ class Reading:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            for chunk in self._repository.objects.chunks(self.digest):
-                self._rate.spend(len(chunk))
+            for chunk in self.repository.objects.chunks(self.digest):
+                self.rate.spend(len(chunk))
                 yield chunk
 
     def hash(self) -> None:
@@ -76,14 +71,14 @@ class Reading:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            self._repository.objects.hash(self.digest, self._rate.spend)
+            self.repository.objects.hash(self.digest, self.rate.spend)
 
     @contextmanager
     def _remembering(self) -> Iterator[None]:
         try:
             yield
         except (*DAMAGE, StorageError) as error:
-            if is_damage(error, self._also):
+            if is_damage(error, self.also):
                 self.error = error
             raise
 

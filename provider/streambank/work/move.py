@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import NotFoundError, StreambankError
@@ -56,32 +56,25 @@ class Moved:
         self.errors.update(other.errors)
 
 
+@dataclass(eq=False)
 class Moving(Work[ObjectsTask, Moved]):
     """Brings objects to another repository; what cannot be read is in the outcome, and the rest goes on."""
 
     kind = "move"
 
-    def __init__(
-        self,
-        source: Repository,
-        target: Repository,
-        writer: ObjectWriter,
-        *,
-        by_service: bool,
-        rate: RateLimit = UNLIMITED,
-    ) -> None:
-        self.by_service = by_service
-        self._source = source
-        self._target = target
-        self._writer = writer
-        self._rate = rate
+    source: Repository
+    target: Repository
+    writer: ObjectWriter
+    _: KW_ONLY
+    by_service: bool
+    rate: RateLimit = UNLIMITED
 
     def run(self, task: ObjectsTask) -> Moved:
         moved = Moved()
         small = {digest: size_bytes for digest, size_bytes in task.objects if size_bytes <= SMALL_BYTES}
-        for digest, data in read_small(self._source, small, rate=self._rate):
+        for digest, data in read_small(self.source, small, rate=self.rate):
             if isinstance(data, bytes):
-                self._writer.add(data, len(data))
+                self.writer.add(data, len(data))
                 moved.arrived(len(data))
             else:
                 moved.errors[digest] = data
@@ -91,11 +84,11 @@ class Moving(Work[ObjectsTask, Moved]):
         return moved
 
     def _large(self, digest: str, size_bytes: int, moved: Moved) -> None:
-        reading = Reading(self._source, digest, rate=self._rate)
+        reading = Reading(self.source, digest, rate=self.rate)
         try:
             by_service = self.by_service and self._copy(reading, size_bytes)
             if not by_service:
-                self._writer.add(reading.chunks(), size_bytes)
+                self.writer.add(reading.chunks(), size_bytes)
         except StreambankError as error:
             if reading.error is None:
                 raise
@@ -105,36 +98,36 @@ class Moving(Work[ObjectsTask, Moved]):
 
     def _copy(self, reading: Reading, size_bytes: int) -> bool:
         """Let the service copy one object, once it is known to be whole; False where it is to be streamed."""
-        store, key = self._source.store, object_key(reading.digest)
+        store, key = self.source.store, object_key(reading.digest)
         location = reading.location()
-        if location.kind != "object" or self._target.objects.condemned([reading.digest]):
+        if location.kind != "object" or self.target.objects.condemned([reading.digest]):
             return False
         try:
             identity = store.stat(key).identity
             for _ in reading.chunks():
                 pass  # the last step compares the digest
-            if not self._target.store.copy_from(store, key, key):
+            if not self.target.store.copy_from(store, key, key):
                 self.by_service = False
                 return False
             unchanged = store.stat(key).identity == identity
-            if unchanged and self._target.store.stat(key).size_bytes == size_bytes:
+            if unchanged and self.target.store.stat(key).size_bytes == size_bytes:
                 return True
         except NotFoundError:
             pass  # it went away meanwhile: reading it again says so
-        self._writer.damaged.add(reading.digest)  # whatever was copied is replaced by bytes that are hashed
+        self.writer.damaged.add(reading.digest)  # whatever was copied is replaced by bytes that are hashed
         return False
 
     def at_once(self) -> int:
-        return at_once(self._source.store, self._target.store)
+        return at_once(self.source.store, self.target.store)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
         return {
-            "source": portable(self._source.store.uri),
-            "source_id": self._source.id,
-            "target": portable(self._target.store.uri),
-            "target_id": self._target.id,
+            "source": portable(self.source.store.uri),
+            "source_id": self.source.id,
+            "target": portable(self.target.store.uri),
+            "target_id": self.target.id,
             "by_service": self.by_service,
         }
 
@@ -167,4 +160,4 @@ class Moving(Work[ObjectsTask, Moved]):
 
     def done_elsewhere(self) -> None:
         """See `Work.done_elsewhere`: packs were indexed there that this process has not heard of."""
-        self._target.objects.refresh()
+        self.target.objects.refresh()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
@@ -64,6 +64,7 @@ def place_tasks(repository: Repository, entries: Sequence[FileEntry]) -> list[Pl
     return tasks + [PlaceTask(tuple(group)) for group in grouped(repository, small)]
 
 
+@dataclass(eq=False)
 class Placing(Work[PlaceTask, Placed]):
     """Writes files into a target that its restore has claimed by a note.
 
@@ -75,95 +76,84 @@ class Placing(Work[PlaceTask, Placed]):
 
     kind = "place"
 
-    def __init__(
-        self,
-        repository: Repository,
-        files: Store,
-        target: str,
-        token: str,
-        *,
-        link: bool,
-        rate: RateLimit = UNLIMITED,
-        wrote: Callable[[FileEntry], None] | None = None,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._repository = repository
-        self._files = files
-        self._target = target
-        self._token = token
-        self._link = link
-        self._rate = rate
-        self._wrote = wrote
-        self._check = check
+    repository: Repository
+    files: Store
+    target: str
+    token: str
+    _: KW_ONLY
+    link: bool
+    rate: RateLimit = UNLIMITED
+    wrote: Callable[[FileEntry], None] | None = None
+    check: Callable[[], None] = lambda: None
 
     def run(self, task: PlaceTask) -> Placed:
-        self._check()
+        self.check()
         if task.files == 1 and task.size_bytes > SMALL_BYTES:
             return self._large(task.entries[0])
         return self._small(task.entries)
 
     def _large(self, entry: FileEntry) -> Placed:
-        linked = self._link and self._linked(entry)
+        linked = self.link and self._linked(entry)
         if not linked:
-            place_large(self._repository, self._files, entry, self._rate, self._check)
+            place_large(self.repository, self.files, entry, self.rate, self.check)
         return Placed(linked=int(linked), told=self._tell(entry))
 
     def _tell(self, entry: FileEntry) -> bool:
-        if self._wrote is not None:
-            self._wrote(entry)
-        return self._wrote is not None
+        if self.wrote is not None:
+            self.wrote(entry)
+        return self.wrote is not None
 
     def _linked(self, entry: FileEntry) -> bool:
         # A link copies nothing, so this is where the bytes are hashed.
-        place = self._repository.objects.hash(entry.digest, self._rate.spend)
+        place = self.repository.objects.hash(entry.digest, self.rate.spend)
         if place.kind != "object":
             return False  # it lies in a pack, as a sweep has condemned its own name: that is rare
-        self._check()
+        self.check()
         try:
-            return self._files.link_from(self._repository.store, place.key, entry.path)
+            return self.files.link_from(self.repository.store, place.key, entry.path)
         except ConflictError as error:
             if error.code != "exists":
                 raise
         # An earlier attempt at this very task, on a machine that was lost since, came as far.
-        self._files.delete(entry.path)
-        return self._files.link_from(self._repository.store, place.key, entry.path)
+        self.files.delete(entry.path)
+        return self.files.link_from(self.repository.store, place.key, entry.path)
 
     def _small(self, entries: Sequence[FileEntry]) -> Placed:
         by_digest: dict[str, list[FileEntry]] = {}
         for entry in entries:
             by_digest.setdefault(entry.digest, []).append(entry)
         rewritten: dict[str, int] = {}
-        for digest, data in self._repository.objects.read_many(by_digest):
+        for digest, data in self.repository.objects.read_many(by_digest):
             if isinstance(data, IntegrityError):
                 raise data
-            self._rate.spend(len(data))
+            self.rate.spend(len(data))
             for entry in by_digest[digest]:
-                self._check()
-                self._files.write(entry.path, self._rewrite(entry, data, rewritten))
+                self.check()
+                self.files.write(entry.path, self._rewrite(entry, data, rewritten))
                 self._tell(entry)
-        return Placed(rewritten=rewritten, told=self._wrote is not None)
+        return Placed(rewritten=rewritten, told=self.wrote is not None)
 
     def _rewrite(self, entry: FileEntry, data: bytes, rewritten: dict[str, int]) -> bytes:
         """The bytes with paths into the old checkpoint pointing into the target."""
         if not needs_rewrite(entry.path):
             return data
-        moved = rewrite_paths(data, entry.path, self._target)
+        moved = rewrite_paths(data, entry.path, self.target)
         if moved != data:
             rewritten[entry.path] = len(moved)
         return moved
 
     def at_once(self) -> int:
-        return at_once(self._repository.store, self._files)
+        return at_once(self.repository.store, self.files)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
         return {
-            "repository": portable(self._repository.store.uri),
-            "repository_id": self._repository.id,
-            "target": portable(self._target),
-            "token": self._token,
-            "link": self._link,
+            "repository": portable(self.repository.store.uri),
+            "repository_id": self.repository.id,
+            "target": portable(self.target),
+            "token": self.token,
+            "link": self.link,
         }
 
     @classmethod
