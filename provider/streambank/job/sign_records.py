@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.code.chosen import CHOSEN, INTERRUPTED, UPGRADES
 from streambank.code.code import Code
@@ -22,6 +22,7 @@ from streambank.control.rollbacks import taken_back_records
 from streambank.control.signed import Identity
 from streambank.control.together import TOGETHER
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.core.shape import HIDDEN, JsonObject
 from streambank.core.signing import require_keys
 from streambank.core.units import say_count
 from streambank.declaration.declaration import Job
@@ -34,7 +35,7 @@ _BY_NEWEST = frozenset({CHOSEN, UPGRADES, LAUNCHED, "taken-back", TOGETHER})
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(JsonObject):
     """What records say that are to be signed, or were.
 
     Attributes:
@@ -66,13 +67,7 @@ class Vouched:
     launched: Mapping[str, Any] | None
     site: Mapping[str, str] | None
     doubts: tuple[str, ...]
-    seen: Mapping[str, str] = field(repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "seen"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()} | {
-            "locations": {query: list(places) for query, places in self.locations.items()}
-        }
+    seen: Annotated[Mapping[str, str], HIDDEN] = field(repr=False)
 
 
 def look_at_records(job: Job, *, unsigned: bool = False) -> Vouched:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from streambank.core.errors import (
@@ -89,11 +89,7 @@ class RepairReport:
         return not self.not_repaired and all(report.ok for report in self.verified)
 
     def to_dict(self) -> dict[str, Any]:
-        return encode(self) | {
-            "ok": self.ok,
-            "repaired": [_to_dict(each) for each in self.repaired],
-            "not_repaired": [_to_dict(each) for each in self.not_repaired],
-        }
+        return encode(self) | {"ok": self.ok}
 
 
 def repair(
@@ -380,7 +376,3 @@ class _ManifestCopy:
     manifest: Manifest
     source: Store
     error: StreambankError
-
-
-def _to_dict(each: RepairedFile | NotRepaired) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(each).items()}
