@@ -152,26 +152,19 @@ def _check_fit(repository: Repository, replica: Repository) -> None:
         )
 
 
+@dataclass(eq=False)
 class _Repair:
     """One repair, up to the verification."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        replicas: Sequence[Repository],
-        which: Sequence[Which],
-        dry_run: bool,
-        pace: Pace,
-    ) -> None:
-        self.repository = repository
-        self.replicas = replicas
-        self.which = which
-        self.dry_run = dry_run
-        self.progress = pace.progress
-        self.parallel = pace.parallel or at_once(repository.store)
-        self.rate = pace.rate
-        self.executor = pace.who
-        self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
+    repository: Repository
+    replicas: Sequence[Repository]
+    which: Sequence[Which]
+    dry_run: bool
+    pace: Pace
+
+    def __post_init__(self) -> None:
+        replicas = tuple(replica.store.uri for replica in self.replicas)
+        self.report = RepairReport(self.repository.store.uri, replicas, self.dry_run)
         self.copies: dict[Which, _ManifestCopy] = {}
 
     def run(self) -> list[Which]:
@@ -317,16 +310,18 @@ class _Repair:
         return True
 
     def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
-        meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
-        return check_objects(repository, objects, self.executor, rate=self.rate, meter=meter, also=BAD_DISK)
+        who, rate = self.pace.who, self.pace.rate
+        meter = Meter(self.pace.progress, "check", len(objects), sum(objects.values()))
+        return check_objects(repository, objects, who, rate=rate, meter=meter, also=BAD_DISK)
 
     def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
         """Bring objects back; those that stay lost, and why."""
         if not lacking:
             return {}
         with nullcontext() if self.dry_run else self.repository.objects.writer() as writer:
-            mender = FileRepair(self.repository, Replicas(self.replicas, self.rate), writer)
-            repair_files(mender, lacking, parallel=self.parallel, progress=self.progress)
+            mender = FileRepair(self.repository, Replicas(self.replicas, self.pace.rate), writer)
+            parallel = self.pace.parallel or at_once(self.repository.store)
+            repair_files(mender, lacking, parallel=parallel, progress=self.pace.progress)
         self.report.repaired += mender.mended.repaired
         lost = mender.mended.lost
         if not self.dry_run:
@@ -347,7 +342,7 @@ class _Repair:
         if not self.dry_run:
             fresh = Repository.open(self.repository.store, lock=self.repository.locks.policy)
             names = fresh.signatures.lacking(Signatures(copy.source), *which)
-            on_lock = counted(self.progress, LOCK)
+            on_lock = counted(self.pace.progress, LOCK)
             fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True, on_lock=on_lock)
         self.report.repaired.append(RepairedFile("manifest", key, 0, len(copy.data), (copy.source.uri,)))
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from streambank.core.errors import (
@@ -253,7 +254,7 @@ class _Copy:
                 if not self.source.store.exists(self.key):  # it was deleted while it was read
                     return self._result("gone", **numbers)
                 return self._result("failed", errors=_by_file(there or manifest, moved.errors), **numbers)
-        if there is None or (self.job, self.savepoint) in self.transfer.found_damaged():
+        if there is None or (self.job, self.savepoint) in self.transfer.found_damaged:
             counted_on = {digest: size for digest, size in objects.items() if digest not in missing}
             if bad := self.transfer.damaged(counted_on):
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
@@ -282,7 +283,7 @@ class _Copy:
         In the replica a name may still be that of an older savepoint, which has expired at the source: the
         last one that was given it has it.
         """
-        for name in self.transfer.names().get((self.job, self.savepoint), ()):
+        for name in self.transfer.names.get((self.job, self.savepoint), ()):
             if self.replica.give_name(self.job, self.savepoint, name, by=self.by) != self.savepoint:
                 self.replica.give_name(self.job, self.savepoint, name, by=self.by, anyway=True)
 
@@ -415,29 +416,26 @@ class Replicated:
         return encode(self) | {"errors": [{"file": file, **error.to_dict()} for file, error in self.errors]}
 
 
+@dataclass(eq=False)
 class Transfer:
     """Moves objects between two repositories; what it learns about them serves the next savepoint, too."""
 
-    def __init__(
-        self, source: Repository, target: Repository, executor: Executor, rate: RateLimit = UNLIMITED
-    ) -> None:
-        self.source = source
-        self.target = target
-        self._executor = executor
-        self._rate = rate
+    source: Repository
+    target: Repository
+    executor: Executor
+    rate: RateLimit = UNLIMITED
+
+    def __post_init__(self) -> None:
         self._known: set[str] = set()
         self._listed: dict[str, int] | None = None
-        self._by_service = not target.store.features.links
-        self._found_damaged: Set[tuple[str, str]] | None = None
+        self._by_service = not self.target.store.features.links
         self._hashed: set[str] = set()
-        self._names: Mapping[tuple[str, str], Sequence[str]] | None = None
 
+    @cached_property
     def names(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """The names that records at the source give to its savepoints, by job and id."""
-        if self._names is None:
-            there = set(listed(self.source.store))
-            self._names, _ = names_there(self.source.store, None, lambda *which: which in there)
-        return self._names
+        there = set(listed(self.source.store))
+        return names_there(self.source.store, None, lambda *which: which in there)[0]
 
     def missing(self, objects: Mapping[str, int]) -> dict[str, int]:
         """Those of some objects that the target does not hold, or not with this size."""
@@ -458,22 +456,21 @@ class Transfer:
         self._listed = {}
         self._by_service = False
 
+    @cached_property
     def found_damaged(self) -> Set[tuple[str, str]]:
         """Job and id of the savepoints at the target whose last verification there found damage."""
-        if self._found_damaged is None:
-            self._found_damaged = frozenset(found_damaged(self.target.store))
-        return self._found_damaged
+        return frozenset(found_damaged(self.target.store))
 
     def damaged(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         """Those of some objects that the target holds and that are not what they were.
 
         Nothing is read where all that was verified there was found whole, as in a take.
         """
-        if not self.found_damaged():
+        if not self.found_damaged:
             return {}
         rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
         meter = Meter(None, "check", len(rest), sum(rest.values()))
-        bad = check_objects(self.target, rest, self._executor, rate=self._rate, meter=meter, also=BAD_DISK)
+        bad = check_objects(self.target, rest, self.executor, rate=self.rate, meter=meter, also=BAD_DISK)
         self._hashed.update(rest.keys() - bad.keys())
         return bad
 
@@ -496,12 +493,12 @@ class Transfer:
         tasks = object_tasks(self.source, objects)
         large = [task for task in tasks if task.size_bytes > SMALL_BYTES * task.files]
         with self.target.objects.writer() as writer:
-            work = Moving(self.source, self.target, writer, by_service=self._by_service, rate=self._rate)
+            work = Moving(self.source, self.target, writer, by_service=self._by_service, rate=self.rate)
             if large and self._by_service:  # the smallest one tells whether the service does it
                 first = min(large, key=lambda task: task.size_bytes)
                 done(first, work.run(first))
                 tasks.remove(first)
-            self._executor.run(work, tasks, done)
+            self.executor.run(work, tasks, done)
         self._by_service = work.by_service
         self._known.update(objects.keys() - moved.errors.keys())
         return moved

@@ -19,7 +19,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -191,6 +191,7 @@ _KEPT = 2
 """How many of its marks a holder leaves: who lists them while they are renewed sees at least one."""
 
 
+@dataclass(eq=False)
 class Holds:
     """Holds savepoints of one repository for one piece of work.
 
@@ -201,20 +202,13 @@ class Holds:
         warnings: What a person should know: why savepoints were not held, or not all the time.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        purpose: str,
-        by: Mapping[str, Any] | None = None,
-        *,
-        renew_s: float = RENEW_S,
-    ) -> None:
-        self.warnings: list[str] = []
-        self._repository = repository
-        self._purpose = purpose
-        self._by = dict(by or {})
-        self._renew_s = renew_s
-        self._able = True
+    repository: Repository
+    purpose: str
+    by: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    renew_s: float = RENEW_S
+    warnings: list[str] = field(default_factory=list)
+    _able = True
 
     @contextmanager
     def held(self, job: str, savepoint: str) -> Iterator[HoldMarks]:
@@ -223,7 +217,7 @@ class Holds:
         Raises:
             NotFoundError: It is not listed any more (code `no-such-savepoint`).
         """
-        keeper = HoldMarks(self._repository, self._purpose, self._by, job, savepoint)
+        keeper = HoldMarks(self.repository, self.purpose, self.by or {}, job, savepoint)
         if self._able:
             self._warn(keeper.renew(), _NOT_HELD.format(savepoint))
         ended = threading.Event()
@@ -231,8 +225,8 @@ class Holds:
             target=self._keep, args=(keeper, ended), name=f"hold-{savepoint}", daemon=True
         )
         try:
-            self._repository.objects.refresh()
-            if not self._repository.store.exists(manifest_key(job, savepoint)):
+            self.repository.objects.refresh()
+            if not self.repository.store.exists(manifest_key(job, savepoint)):
                 raise no_such_savepoint(job, savepoint)
             if keeper.keys:
                 thread.start()
@@ -244,7 +238,7 @@ class Holds:
             self._warn(keeper.release(), _NOT_ENDED.format(savepoint))
 
     def _keep(self, keeper: HoldMarks, ended: threading.Event) -> None:
-        while not ended.wait(self._renew_s):
+        while not ended.wait(self.renew_s):
             self._warn(keeper.renew(), _NOT_RENEWED.format(keeper.savepoint))
 
     def _warn(self, error: StreambankError | None, what: str) -> None:
@@ -256,6 +250,7 @@ class Holds:
             self.warnings.append(f"{what}: {error.message}")
 
 
+@dataclass(eq=False)
 class HoldMarks:
     """The marks of one hold.
 
@@ -263,22 +258,19 @@ class HoldMarks:
         keys: Where the marks lie, those included of which nobody knows whether they were written.
     """
 
-    def __init__(
-        self, repository: Repository, purpose: str, by: Mapping[str, Any], job: str, savepoint: str
-    ) -> None:
-        self.job = job
-        self.savepoint = savepoint
-        self.keys: list[str] = []
-        self._repository = repository
-        self._purpose = purpose
-        self._by = by
+    repository: Repository
+    purpose: str
+    by: Mapping[str, Any]
+    job: str
+    savepoint: str
+    keys: list[str] = field(default_factory=list)
 
     def renew(self) -> StreambankError | None:
         """Write a mark that counts from now, and delete those that are older than the last one."""
-        store, digest_name = self._repository.store, self._repository.digest_name
+        store, digest_name = self.repository.store, self.repository.digest_name
         key = hold_key(self.job, self.savepoint)
         try:
-            add_hold(store, digest_name, key, self._purpose, self._by)
+            add_hold(store, digest_name, key, self.purpose, self.by)
             self.keys.append(key)
             while len(self.keys) > _KEPT:
                 store.delete(self.keys[0])
@@ -293,7 +285,7 @@ class HoldMarks:
         """End the hold; a mark that cannot be deleted ends by itself."""
         try:
             while self.keys:
-                self._repository.store.delete(self.keys[-1])
+                self.repository.store.delete(self.keys[-1])
                 del self.keys[-1]
         except StreambankError as error:
             return error
