@@ -20,7 +20,6 @@ from streambank.copies.claims import is_claimed, release
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.storage import open_store
-from streambank.storage.store import Opener
 from streambank.work.remove import remove_tree
 
 _log = logging.getLogger(__name__)
@@ -40,7 +39,6 @@ def remove_old(
     *,
     check_removable: Callable[[str], None],
     by: Mapping[str, str],
-    opener: Opener = open_store,
 ) -> tuple[list[str], list[str]]:
     """Remove what the policy of a copy no longer keeps.
 
@@ -72,12 +70,12 @@ def remove_old(
             continue
         try:
             if not _is_own(copy, location) or not is_claimed(location, control):
-                if any(opener(location).list()):
+                if any(open_store(location).list()):
                     others.append(f"{location} is not claimed by the copy where it is declared, so it stays.")
                 continue
             check_removable(location)
             _record(copy, control, location, by)
-            files, _ = remove_tree(opener(location), first=_FIRST, check=check)
+            files, _ = remove_tree(open_store(location), first=_FIRST, check=check)
             release(location)
         except StreambankError as error:
             if error.code in _OVER:

@@ -42,14 +42,12 @@ from streambank.declaration.declaration import Job
 from streambank.drills.drill import as_drilled, leave_report, rehearse
 from streambank.drills.report import DrillReport
 from streambank.drills.request import DrillRequest
-from streambank.driver.launcher import Launcher
 from streambank.procedure.procedure import Procedure, Say, quiet
 from streambank.procedure.rows import Rows, said_s, titled
 from streambank.repository.catalog import batch_of_id, glimpse, is_rejected, listed, manifest_key, none_of
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from streambank.work.executor import DEFAULT_PACE, Pace
 
 _TASK = ("dag_id", "run_id", "task_id")
 """What of those who ask names one task of one DAG run, whose retry goes on."""
@@ -175,13 +173,7 @@ class RoundReport:
         }
 
 
-def drill_each(
-    request: DrillRequest,
-    *,
-    launcher: Launcher | None = None,
-    say: Say = quiet,
-    pace: Pace = DEFAULT_PACE,
-) -> RoundReport:
+def drill_each(request: DrillRequest, *, say: Say = quiet) -> RoundReport:
     """Rehearse a restore of each savepoint that is kept.
 
     Args:
@@ -191,7 +183,7 @@ def drill_each(
         StorageError: A report could not be written down.
         InputError, RefusedError: As `rehearse`.
     """
-    return _Round(request, launcher, say, pace).run()
+    return _Round(request, say).run()
 
 
 def kept(store: Store, job: Job) -> list[Kept]:
@@ -272,9 +264,8 @@ def set_around(anchor: Kept, there: Sequence[Kept], queries: Sequence[str]) -> l
 
 
 class _Round(Procedure[DrillRequest]):
-    def __init__(self, request: DrillRequest, launcher: Launcher | None, say: Say, pace: Pace) -> None:
-        super().__init__(request, say, pace)
-        self.launcher = launcher
+    def __init__(self, request: DrillRequest, say: Say) -> None:
+        super().__init__(request, say)
         self.control = request.job.records()
         self.id = f"{self.started_at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.drills: list[JsonDict] = []
@@ -424,7 +415,7 @@ class _Round(Procedure[DrillRequest]):
         savepoints = _ids(chosen)
         self.say(f"savepoint {number} of {of}: {called(savepoints)}")
         request = replace(self.request, savepoint=None, savepoints=savepoints)
-        report = rehearse(request, launcher=self.launcher, say=self.say, pace=self.pace)
+        report = rehearse(request, say=self.say)
         if report.code == "no-such-savepoint" and not all(self._is_kept(one) for one in chosen):
             self._skip(savepoints, number, of)
             return

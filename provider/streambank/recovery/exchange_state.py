@@ -75,8 +75,6 @@ def exchange(
     query: str | None = None,
     why: str = "",
     force_after_s: float | None = None,
-    control: JobControl | None = None,
-    repository: Repository | None = None,
     launcher: Launcher | None = None,
     progress: Progress | None = None,
 ) -> ExchangeResult:
@@ -87,8 +85,6 @@ def exchange(
         make: Makes the new state.
         query: Of which query; None for the only one.
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
-        control: The job's records; opened from the declaration when left out.
-        repository: Where the savepoints are; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
         progress: Counts files and bytes.
 
@@ -100,13 +96,13 @@ def exchange(
         StreambankError: Whatever stop, make, restore and start raise. The message says how the job goes on.
     """
     job.only_query(query)
-    records = control or job.records()
+    records = job.records()
     records.check_site()
     one = _Exchange(
         job,
         query,
         records,
-        repository or open_repository(job, records),
+        open_repository(job, records),
         {"by": by, "why": why, "launcher": launcher, "control": records},
         _is_desired(records),
     )

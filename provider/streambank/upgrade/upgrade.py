@@ -99,13 +99,7 @@ def upgrade(
         return work.run(claim.epoch)
 
 
-def undo_upgrade(
-    request: UpgradeRequest,
-    *,
-    sink: SinkChoice | None = None,
-    launcher: Launcher | None = None,
-    say: Say = quiet,
-) -> Upgrade:
+def undo_upgrade(request: UpgradeRequest, *, sink: SinkChoice | None = None, say: Say = quiet) -> Upgrade:
     """Go back to the code before the newest upgrade, and to the savepoint at which it was stopped.
 
     Args:
@@ -116,7 +110,7 @@ def undo_upgrade(
         RefusedError: The old code is not there any more (`code-not-kept`), or rows would be lost or repeated.
     """
     control = request.job.records()
-    work = _Upgrading(request, control, launcher or launcher_for(request.job), say)
+    work = _Upgrading(request, control, launcher_for(request.job), say)
     with upgrading(control, request.by):
         last = newest_upgrade(control)
         if last is None or last.state not in _CAN_BE_UNDONE:
