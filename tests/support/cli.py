@@ -22,16 +22,11 @@ class Answer:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout.
-
-        Raises:
-            ValueError: There is none, or something beside it.
-        """
+        """The one JSON document on stdout."""
         return json.loads(self.out)
 
 
 def streambank(*arguments: str | int | Path) -> Answer:
-    """Run `streambank` with these arguments."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run([str(argument) for argument in arguments])
@@ -39,7 +34,6 @@ def streambank(*arguments: str | int | Path) -> Answer:
 
 
 def succeed(*arguments: str | int | Path) -> Answer:
-    """Run a command that has to end with 0."""
     answer = streambank(*arguments)
     assert answer.code == 0, answer
     return answer

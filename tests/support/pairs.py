@@ -27,7 +27,6 @@ def by_pairs(possible: Iterable[Cell], beside: Iterable[Cell] = ()) -> list[Cell
     several processes.
 
     Args:
-        possible: All cells that can be.
         beside: Cells that are played anyway: their pairs have met.
 
     Returns:

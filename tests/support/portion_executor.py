@@ -23,10 +23,7 @@ class PortionExecutor:
     """Does every portion through its lines, as machines elsewhere do.
 
     Attributes:
-        folder: Where plans are written.
         times: How often every portion is done; all attempts of all portions are mixed up.
-        at_once: How many attempts are under way at the same time.
-        attempt: Does one.
         plans: The plans, header first.
     """
 
@@ -37,7 +34,6 @@ class PortionExecutor:
     plans: list[list[str]] = field(default_factory=list)
 
     def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
-        """See `Executor.run`."""
         Threads(2).run(work, [task for task in tasks if not work.is_portable(task)], done)
         far = [task for task in tasks if work.is_portable(task)]
         if not far:

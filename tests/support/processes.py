@@ -50,7 +50,6 @@ def child(code: str, *args: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def say(process: subprocess.Popen[str]) -> str:
-    """The next line that a child says."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 

@@ -44,7 +44,6 @@ def _as_the_command(verb: str) -> str:
 
 
 def form_fields(options: type[Any]) -> str:
-    """The fields of a form."""
     asked = [one.said for one in options_of(options) if one.option is not None and one.option.title]
     return ", ".join(f"`{name}`" for name in (*asked, "note"))
 

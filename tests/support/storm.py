@@ -38,7 +38,6 @@ class Part:
 
     Attributes:
         number: Which, from 1.
-        of: How many there are.
     """
 
     number: int = 1
@@ -46,11 +45,7 @@ class Part:
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Read `2/4`.
-
-        Raises:
-            ValueError: It is not a part.
-        """
+        """Read `2/4`."""
         number, slash, of = text.partition("/")
         part = cls(int(number), int(of)) if slash and number.isdecimal() and of.isdecimal() else None
         if part is None or not 1 <= part.number <= part.of:
@@ -73,11 +68,9 @@ class Record:
     """What a run of the storm, or of a part of it, came to.
 
     Attributes:
-        commit: Which code ran.
         changed: Files differed from that commit, so the record proves nothing of it.
         part: Which part, `2/4`; `ARGS` for a choice by hand.
         began: When, UTC.
-        seconds: How long it took by the clock.
         cells: By test: `passed`, `failed` or `skipped`, and its seconds with setup and teardown.
     """
 
@@ -109,19 +102,12 @@ def known_seconds() -> dict[str, float]:
 
 
 def records_of(commit: str, folder: Path = RECORDS) -> list[Record]:
-    """The records of a commit, by part."""
     files = sorted((folder / commit).glob("*.json"))
     return [Record(**json.loads(file.read_text(encoding="utf-8"))) for file in files]
 
 
 def report(commit: str, records: Iterable[Record], wanted: Iterable[str]) -> tuple[str, bool]:
-    """A table of the parts and a sentence, and whether every test of the storm passed on this commit.
-
-    Args:
-        commit: Which.
-        records: Its records.
-        wanted: All tests of the storm.
-    """
+    """A table of the parts and a sentence, and whether every test of the storm passed on this commit."""
     lines = ["| part | tests | passed | failed | skipped | seconds | |", "|---|---:|---:|---:|---:|---:|---|"]
     outcomes: dict[str, str] = {}
     for one in records:
@@ -163,11 +149,9 @@ class Recorder:
         self._began = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in each step."""
         self.record.add(report)
 
     def pytest_sessionfinish(self) -> None:
-        """Write it down."""
         self.record.seconds = round(time.monotonic() - self._began, 1)
         if self.record.cells:
             self.record.write(RECORDS)

@@ -17,9 +17,6 @@ def on_terminal(command: Sequence[str], folder: Path, environment: Mapping[str, 
 
     Args:
         command: It and its arguments; it must end with 0.
-        folder: Where it runs.
-        environment: Its environment variables.
-        columns: How wide the terminal is.
     """
     main, other = pty.openpty()
     try:

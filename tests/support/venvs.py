@@ -21,11 +21,7 @@ _DONE = ".done"
 
 
 def version_of(python: str, *, check: bool = True) -> str:
-    """Which Python an interpreter is, such as `3.11`; empty where it does not run and `check` is False.
-
-    Raises:
-        subprocess.CalledProcessError: It does not run.
-    """
+    """Which Python an interpreter is, such as `3.11`; empty where it does not run and `check` is False."""
     command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     return subprocess.run(command, capture_output=True, text=True, check=check).stdout.strip()
 
@@ -38,13 +34,9 @@ def filled_venv(
     Args:
         folder: Where it is, in `venv`.
         lock: What it has; when it changes, the environment is made again.
-        python: The interpreter that it is made of.
         more: Arguments of `uv pip install`, for what comes from this checkout; installed again when
             pyproject.toml changes, which names entry points.
         then: What else has to be made of the environment's folder, once.
-
-    Raises:
-        subprocess.CalledProcessError: It could not be filled.
     """
     venv = folder / "venv"
     own = venv / "bin" / "python"

@@ -84,7 +84,6 @@ def needed_by(names: tuple[str, ...]) -> set[str]:
 
 
 def site_packages(folder: Path) -> Path:
-    """Where an environment has its packages."""
     return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
@@ -100,17 +99,7 @@ def clean_environment() -> dict[str, str]:
 def run(
     command: Sequence[str | Path], cwd: Path, expect: int = 0, variables: Mapping[str, str] | None = None
 ) -> str:
-    """What a command says that has to end so.
-
-    Args:
-        command: The command.
-        cwd: Where it runs.
-        expect: Its exit code.
-        variables: Of its environment, beside those of `clean_environment`.
-
-    Raises:
-        AssertionError: It ended otherwise.
-    """
+    """What a command says that has to end so."""
     answer = subprocess.run(
         command,
         cwd=cwd,

@@ -15,12 +15,7 @@ DASHBOARD: dict[str, Any] = json.loads((METRICS_FOLDER / "grafana.json").read_te
 
 
 def queries(job_name: str = ".*", lookback: str = "30m") -> list[str]:
-    """Each query of each panel, with its variables filled in.
-
-    Args:
-        job_name: Which jobs, as a regular expression.
-        lookback: For how long a value counts.
-    """
+    """Each query of each panel, with its variables filled in."""
     return [
         target["expr"].replace("$job_name", job_name).replace("$lookback", lookback)
         for panel in DASHBOARD["panels"]

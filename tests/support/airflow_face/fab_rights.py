@@ -60,7 +60,6 @@ class Served:
     """An Airflow with FAB's auth manager.
 
     Attributes:
-        url: Its address.
         tokens: User -> what a login leaves.
     """
 
@@ -116,7 +115,6 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Airflow's, by variables of the environment."""
     return {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__API_AUTH__JWT_SECRET": token_hex(64),
@@ -168,7 +166,6 @@ def made(folder: Path) -> tuple[Any, dict[str, str]]:
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """See the module."""
     from fastapi.testclient import TestClient
 
     app, tokens = made(folder)

@@ -43,10 +43,6 @@ class LiveAirflow:
     """One Airflow.
 
     Attributes:
-        places: Its folders.
-        environment: Its settings.
-        client: Of its API.
-        running: Its processes: name -> process.
         sessions: Of all that were ever started: who lost its parent is found by it, and by nothing else where
             it has overwritten its environment with a title.
         waiting: Since when a try of a task was seen to wait for a person, by a monotonic clock.
@@ -80,15 +76,10 @@ class LiveAirflow:
         return own + processes.marked(PROCESS_MARK, str(self.places.home))
 
     def start(self, name: str) -> None:
-        """Start one of the four."""
         self.running[name] = self.command(*airflow_parts.SERVICES[name])
 
     def kill(self, name: str, *, with_children: bool = False) -> list[int]:
-        """Kill one of the four with SIGKILL, or it and all below it but drivers, as a lost container is.
-
-        Returns:
-            Pids of what was killed.
-        """
+        """Kill one of the four with SIGKILL, or it and all below it but drivers, as a lost container is."""
         process = self.running[name]
         assert process.poll() is None, f"{name} had ended by itself"
         below = [one for one in processes.descendants(process.pid) if DRIVER not in one.command]
@@ -129,22 +120,18 @@ class LiveAirflow:
         return self.places.airflow / "airflow.db"
 
     def wait_until_healthy(self) -> None:
-        """All four say that they are."""
         self._poll(self.client.is_healthy, "is not healthy", 180)
 
     def dags(self) -> set[str]:
-        """The DAGs that have been parsed."""
         return {str(dag_id) for (dag_id,) in self.rows("SELECT dag_id FROM dag")}
 
     def states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """The state of each task of a run."""
         rows = self.rows(
             "SELECT task_id, state FROM task_instance WHERE dag_id = ? AND run_id = ?", dag_id, run_id
         )
         return {str(task): state for task, state in rows}
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """The state of a run."""
         ((state,),) = self.rows("SELECT state FROM dag_run WHERE dag_id = ? AND run_id = ?", dag_id, run_id)
         return str(state)
 
@@ -164,8 +151,6 @@ class LiveAirflow:
     def wait_for_end(
         self, dag_id: str, run_id: str, meanwhile: Callable[[], None], timeout_s: float = 420
     ) -> str:
-        """Wait until a run has ended, and how it did."""
-
         def ended() -> bool:
             meanwhile()
             return self.run_state(dag_id, run_id) in ENDED
@@ -201,7 +186,6 @@ class LiveAirflow:
             return
 
     def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        """What its database answers."""
         path = f"file:{self._database}?mode=ro"
         with closing(sqlite3.connect(path, uri=True, timeout=30)) as database:
             return database.execute(query, values).fetchall()
@@ -222,7 +206,6 @@ def live_airflow(
     Args:
         home: Where everything of it goes; whatever has this in its environment is ended.
         settings: Beside those of a demo, whose jobs file it has where they name no other.
-        jobs: Whose DAGs are waited for.
     """
     places = Places(home)
     for folder in (places.logs, places.data):

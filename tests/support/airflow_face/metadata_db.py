@@ -82,8 +82,6 @@ def write_import_error(file: str, error: str, *dag_ids: str) -> None:
     """Write that a DAG file cannot be imported, as the DAG processor does.
 
     Args:
-        file: The file.
-        error: What Python said, as a traceback.
         dag_ids: DAGs that were written, which become those of this file.
     """
     from airflow.models.dag import DagModel
@@ -202,10 +200,7 @@ def answer_question(
     """Answer a human-in-the-loop task of the newest run as the API server does when a person has clicked.
 
     Args:
-        dag_id: The DAG.
-        task_id: The task.
         option: What the person clicks, which has to be offered.
-        within_s: How long to wait for the question.
         before: What happens after the question was asked and before the answer.
     """
     from airflow.models.hitl import HITLDetail
@@ -273,7 +268,6 @@ def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
 
 
 def task_states(run: Any) -> dict[str, str]:
-    """The state of each task of a run."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import select

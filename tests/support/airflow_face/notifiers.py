@@ -88,5 +88,4 @@ def write(file: str, text: str) -> None:
 
 
 def told(file: Path) -> list[str]:
-    """What was told so far."""
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []

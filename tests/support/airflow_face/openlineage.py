@@ -11,11 +11,7 @@ from tests.support.wheels import UV, whole_environment
 
 
 def openlineage_environment(wheel: Path, folder: Path) -> Path:
-    """Such an environment. What is added is fetched by its hashes.
-
-    Raises:
-        subprocess.CalledProcessError: It could not be installed.
-    """
+    """Such an environment. What is added is fetched by its hashes."""
     whole_environment(wheel, folder)
     install = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     python = ["--python", str(folder / "bin" / "python")]

@@ -46,7 +46,6 @@ class OwnAuthManager(SimpleAuthManager):
         access_entity: DagAccessEntity | None = None,
         details: DagDetails | None = None,
     ) -> bool:
-        """See `BaseAuthManager.is_authorized_dag`."""
         dag_id = details.id if details is not None else None
         if user.username in JOBS and dag_id is not None and not dag_id.startswith(f"{user.username}."):
             return False
@@ -62,7 +61,6 @@ def answers_of_own(folder: Path) -> dict[str, Any]:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Airflow's, by variables of the environment."""
     bundles = [
         {
             "name": name,
@@ -85,7 +83,6 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """See the module."""
     from airflow.api_fastapi.app import create_app, get_auth_manager
     from airflow.models.team import Team
     from airflow.utils.db import initdb

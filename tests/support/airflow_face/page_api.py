@@ -28,11 +28,7 @@ ON = {"AIRFLOW__STREAMBANK__PAGE": "True"}
 
 @dataclass(frozen=True)
 class PageApi:
-    """The API server.
-
-    Attributes:
-        app: Airflow's application.
-    """
+    """The API server."""
 
     app: FastAPI
 
@@ -49,7 +45,6 @@ class PageApi:
         return TestClient(self.app, headers=headers, raise_server_exceptions=False)
 
     def get(self, path: str, role: str | None = "viewer", **headers: str) -> Response:
-        """The answer of a route of the page."""
         answer: Response = self.client(role).get(f"/streambank/{path}", headers=headers)
         return answer
 
@@ -90,7 +85,6 @@ def write_job(folder: Path, name: str, *, only: tuple[str, ...] | None = None, m
 
 
 def line_of(job: str, **more: Any) -> dict[str, Any]:
-    """A line, as short as one can be."""
     parts = {"status": {"at": "2026-11-27T22:00:00.000Z", "digest": "1"}}
     return {"format": 1, "job": job, "at": "2026-11-27T22:00:00.000Z", "parts": parts, **more}
 

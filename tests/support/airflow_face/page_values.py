@@ -23,7 +23,6 @@ class MemoryValues:
     """Values of one job, as JSON.
 
     Attributes:
-        texts: Key -> JSON.
         writes_left: After how many writes and deletions the process dies; None for never.
         before_write: Called with the key before each write.
     """
@@ -57,11 +56,7 @@ class MemoryValues:
 
 @dataclass(frozen=True)
 class DatabaseValues:
-    """Values of one job in Airflow's database, written without a task; its page asset must be active.
-
-    Attributes:
-        job: The job.
-    """
+    """Values of one job in Airflow's database, written without a task; its page asset must be active."""
 
     job: str
 
@@ -100,7 +95,6 @@ class DatabaseValues:
         get_state_backend().delete(AssetScope(asset_id=self._asset_id()), key)
 
     def keys(self) -> list[str]:
-        """All that is kept."""
         from airflow.utils.session import create_session
         from sqlalchemy import select
 

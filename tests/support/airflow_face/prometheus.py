@@ -72,20 +72,11 @@ def _answers(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """One that runs.
-
-    Attributes:
-        port: Its port on loopback.
-    """
+    """One that runs."""
 
     port: int
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """What its API answers.
-
-        Raises:
-            AssertionError: It answers with an error.
-        """
         url = f"http://{HOST}:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=20) as answer:

@@ -24,11 +24,7 @@ needs_3_2 = pytest.mark.skipif(BEFORE_3_2, reason="Airflow 3.2 brought it")
 
 
 def older_airflow(release: str) -> Path:
-    """The interpreter of an environment with an Airflow such as `3.2`, and with this checkout.
-
-    Raises:
-        subprocess.CalledProcessError: It could not be installed.
-    """
+    """The interpreter of an environment with an Airflow such as `3.2`, and with this checkout."""
     folder = ROOT / ".streambank" / "airflows" / f"{release}-{version_of(sys.executable)}"
     checkout = ("--no-deps", "--no-build-isolation", "--editable", ROOT)
     return filled_venv(folder, LOCKS / f"airflow-{release}.lock", sys.executable, *checkout)

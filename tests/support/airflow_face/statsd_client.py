@@ -22,7 +22,6 @@ class StatsClient:
 
 
 def have_statsd(patch: pytest.MonkeyPatch) -> None:
-    """Let Airflow find this client."""
     module = ModuleType("statsd")
     module.__dict__["StatsClient"] = StatsClient
     patch.setitem(sys.modules, "statsd", module)

@@ -41,21 +41,13 @@ class NoBareDebianError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class BareDebian:
-    """A root.
-
-    Attributes:
-        folder: Where it is.
-    """
+    """A root."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path) -> BareDebian:
-        """Fetch one, with a clone of this checkout's commit in the home of a person.
-
-        Raises:
-            NoBareDebianError: It cannot be made here.
-        """
+        """Fetch one, with a clone of this checkout's commit in the home of a person."""
         if os.geteuid() != 0:
             raise NoBareDebianError("a bare Debian is made by root")
         if shutil.which("debootstrap") is None:
@@ -79,7 +71,6 @@ class BareDebian:
         return cls(folder)
 
     def copy(self, folder: Path) -> BareDebian:
-        """Another one, as this one is."""
         subprocess.run(["cp", "-a", str(self.folder), str(folder)], check=True)
         return BareDebian(folder)
 
@@ -87,8 +78,6 @@ class BareDebian:
         """Run a script in the clone, and end whatever it leaves behind.
 
         Args:
-            script: For `sh`.
-            log: Gets all that it prints.
             root: As root, and not as the person.
 
         Returns:

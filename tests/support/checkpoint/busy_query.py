@@ -28,10 +28,7 @@ class BusyQuery:
     """Writes until the block ends.
 
     Args:
-        checkpoint: The checkpoint directory.
-        output: The output directory.
         batches_per_second: How many it commits in a second, unless the machine is too busy.
-        retain: How many batches are kept.
 
     Attributes:
         batches: How many it has committed in the block; known when that has ended.

@@ -25,12 +25,10 @@ from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
 
 def found(seen: Iterable[object]) -> dict[str, Finding]:
-    """Findings by code."""
     return {one.code: one for one in seen if isinstance(one, Finding)}
 
 
 def skipped(seen: Iterable[object]) -> list[SkippedCheck]:
-    """What was not looked at."""
     return [one for one in seen if isinstance(one, SkippedCheck)]
 
 
@@ -51,7 +49,6 @@ def planned(of: str | Checkpoint) -> tuple[Closure, ClosurePlanner]:
 
 
 def columns(of: str | Checkpoint) -> list[StateColumns]:
-    """What the operators of a recorded checkpoint keep."""
     kept = [*columns_of(*planned(of))]
     assert not skipped(kept)
     return [one for one in kept if isinstance(one, StateColumns)]

@@ -16,7 +16,6 @@ class FileSinkWriter:
     """Writes batches into an output directory the way Spark's FileStreamSink does.
 
     Args:
-        store: The output directory.
         compact_every: Spark's `fileSink.log.compactInterval`.
         keep_old: Keep the entries that a compaction replaces, as Spark does for ten minutes.
         retain: Otherwise, the log of how many batches is kept.

@@ -22,11 +22,9 @@ class LiveCheckpoint:
     """Writes batches into a checkpoint in the order in which Spark does.
 
     Args:
-        store: The checkpoint directory.
         retain: How many batches of logs and state are kept; None keeps all.
         snapshot_every: Every so many versions a snapshot is written.
         state_bytes: Size of a delta; snapshots are four times as large.
-        query_id: Its query id.
         seed: What the bytes are made from; two timelines have different ones.
         compact_every: Spark's `fileSource.log.compactInterval`; None never compacts the source's log.
 
@@ -57,11 +55,9 @@ class LiveCheckpoint:
 
     @property
     def last(self) -> int:
-        """The newest committed batch."""
         return self.next_batch - 1
 
     def run(self, batches: int) -> LiveCheckpoint:
-        """Commit some more batches."""
         for _ in range(batches):
             self.plan()
             self.commit()

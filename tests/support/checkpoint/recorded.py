@@ -52,22 +52,18 @@ class Checkpoint:
         return sorted(int(path[8:]) for path in self.files if path.startswith("commits/") and "." not in path)
 
     def only(self, closure: Closure) -> Checkpoint:
-        """The files of a closure and no others."""
         return Checkpoint({path: self.files[path] for path in closure.paths})
 
     def but(self, *paths: str) -> Checkpoint:
-        """Without some files."""
         return Checkpoint({path: data for path, data in self.files.items() if path not in paths})
 
     def having(self, changed: Mapping[str, bytes | Callable[[bytes], bytes]]) -> Checkpoint:
-        """With some files added or changed."""
         files = dict(self.files)
         for path, data in changed.items():
             files[path] = data if isinstance(data, bytes) else data(files[path])
         return Checkpoint(files)
 
     def into(self, store: Store) -> Store:
-        """Write all files to a store."""
         for path, data in self.files.items():
             store.write(path, data)
         return store

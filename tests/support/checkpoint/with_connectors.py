@@ -20,7 +20,6 @@ def reading_delta(entries: Mapping[int, int], *, folder: str = "", table: str = 
     Args:
         entries: Number of each entry of the schema log -> the version of the table that it is of.
         folder: Where below the checkpoint the log is.
-        table: Id of the table in the offsets.
     """
     found = _with_offsets(
         lambda batch: {

@@ -74,8 +74,6 @@ def write_input(program: str, folder: Path, files: int = FILES) -> None:
 
     Args:
         program: The name of the program without `.py`.
-        folder: Where they go.
-        files: How many.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(files):

@@ -28,10 +28,7 @@ class DriverLife:
     """One life of a driver.
 
     Attributes:
-        driver: What the master calls it.
-        spec: Its launch.
         ended: How it ended: `refused`, `lease-held`, `stopped`, `died`, `killed`; None while it lives.
-        epoch: Its epoch of the lease.
         beats: Whether it beats, or is about to.
         frozen: It stands still: it neither beats nor obeys, and its master does not know.
         dies: Set to let it die, with its supervisor yet to bring it back.
@@ -55,9 +52,6 @@ class LeapingClock:
     """An observer's clock that leaps over a wait while no driver beats: nothing can happen in it.
 
     While one beats, or has yet to come up, time passes as it does: a late beat is never taken for a lost one.
-
-    Args:
-        drivers: Those who might beat.
     """
 
     def __init__(self, drivers: ClusterDrivers) -> None:
@@ -66,11 +60,9 @@ class LeapingClock:
         self.clock = Clock(self.monotonic, self.sleep)
 
     def monotonic(self) -> float:
-        """Seconds, with those that were leapt over."""
         return time.monotonic() + self._leapt_s
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds pass for the observer."""
         if any(life.beats for life in self._drivers.lives):
             time.sleep(seconds)
         else:
@@ -81,7 +73,6 @@ class ClusterDrivers:
     """Runs the drivers of a fake master.
 
     Args:
-        master: It.
         deaf: They do not obey.
         stop_code: The exit code with which a driver that is stopped ends.
     """
@@ -109,12 +100,10 @@ class ClusterDrivers:
         return driver
 
     def play(self, driver: str) -> DriverLife:
-        """Let a driver that was submitted come up (again)."""
         arguments = self.master.submitted[int(driver.removeprefix("driver-")) - 1]["appArgs"]
         return self.play_as(driver, decode_launch(Path(arguments[-1]).read_bytes()))
 
     def play_as(self, driver: str, spec: LaunchSpec) -> DriverLife:
-        """Let a driver come up under this name."""
         life = DriverLife(driver, spec)
         self.lives.append(life)
         thread = threading.Thread(target=self._live, args=(life,), daemon=True)
@@ -162,7 +151,6 @@ class ClusterDrivers:
         return [driver for driver, state in self.master.states.items() if state == "RUNNING"]
 
     def close(self) -> None:
-        """End them all."""
         for driver in self.master.states:
             self.master.states[driver] = "KILLED"
         for thread in self._threads:

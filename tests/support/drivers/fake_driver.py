@@ -40,11 +40,6 @@ class FakeDriver:
 
     It may be a separate process, as below, or a thread (tests/support/drivers/cluster_drivers.py).
 
-    Args:
-        spec: Its launch.
-        control: The job's records, as its host sees them.
-        process: Who it is.
-
     Raises:
         RefusedError: Somebody holds the lease (code `lease-held`).
     """
@@ -77,11 +72,9 @@ class FakeDriver:
             raise
 
     def stops(self) -> list[Request]:
-        """The stops that it has not answered."""
         return [one for one in self.control.requests.open(self.claim.epoch) if one.kind == STOP]
 
     def end(self, exit_code: int = 0) -> None:
-        """Give the lease back."""
         self.keeper.stop()
         self.claim.release("released", exit_code=exit_code)
 
@@ -172,12 +165,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Work:
-    """What a driver does between its start and its end.
-
-    Args:
-        driver: It, with the lease.
-        options: See `parser`.
-    """
+    """What a driver does between its start and its end."""
 
     def __init__(self, driver: FakeDriver, options: argparse.Namespace) -> None:
         self.driver = driver
@@ -187,7 +175,6 @@ class Work:
         self.claim = driver.claim
 
     def status(self) -> Mapping[str, object]:
-        """What its heartbeat says."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -195,7 +182,6 @@ class Work:
         raise NotImplementedError
 
     def note(self, kind: str, **facts: Any) -> None:
-        """Leave an event of the driver behind."""
         self.control.record_event(kind, launch_id=self.spec.launch_id, epoch=self.claim.epoch, **facts)
 
 
@@ -345,7 +331,6 @@ _STATE = [{"rows": 3}]
 
 
 def kind_of_work(spec: LaunchSpec, options: argparse.Namespace) -> type[CommitsOnce | KeepsCommitting]:
-    """What a driver of a launch does."""
     if any(query.redirect is not None for query in spec.queries.values()):
         return ExecutesAgain
     return CommitsOnce if options.period_s is None else KeepsCommitting

@@ -35,8 +35,6 @@ def install(folder: Path, package: str, code: str, **entries: str) -> Path:
 
     Args:
         folder: Where it goes, and what to have on the path.
-        package: Its name.
-        code: The module.
         entries: The launchers it registers: the name, and the object in the module.
     """
     folder.mkdir(exist_ok=True)

@@ -23,9 +23,6 @@ def kill_in_batch(trial: Trial, batch: int) -> None:
     """Run the trial's query in another process, and `kill -9` that and its JVM while `batch` runs.
 
     The batch is planned, its state is written, its rows have reached `foreachBatch`, and it is not committed.
-
-    Raises:
-        AssertionError: The driver ended by itself, or the batch did not come.
     """
     arguments = [trial.query.name, trial.layout, trial.source, trial.checkpoint, trial.sink, batch]
     environment = {

@@ -44,16 +44,13 @@ class Driver:
 
     @property
     def python(self) -> int:
-        """The Python process."""
         return int(self.event("driver-started")["pid"])
 
     @property
     def jvm(self) -> int:
-        """The JVM."""
         return self.child.pid
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What it has recorded about itself."""
         mine = (e.data for e in self.control.events() if e.data.get("launch_id") == self.spec.launch_id)
         return [data for data in mine if kind in (None, data["kind"])]
 
@@ -72,7 +69,6 @@ class Driver:
         return found
 
     def checkpoint(self, query: str = MAIN) -> Path:
-        """The directory of a query's checkpoint."""
         return Path(self.spec.queries[query].checkpoint.removeprefix("file://"))
 
     def batches(self, log: str, query: str = MAIN) -> list[int]:
@@ -81,8 +77,6 @@ class Driver:
         return sorted(int(p.name) for p in folder.glob("[0-9]*")) if folder.is_dir() else []
 
     def wait_committed(self, batch: int, query: str = MAIN) -> None:
-        """Return when a batch is committed."""
-
         def look() -> bool:
             assert self.child.poll() is None, f"driver ended with {self.child.returncode}:\n{self.tail()}"
             return batch in self.batches("commits", query)
@@ -99,7 +93,6 @@ class Driver:
         return planned[-1]
 
     def wait(self, within_s: float = DEADLINE_S) -> int:
-        """Its exit code."""
         try:
             return self.child.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -113,7 +106,6 @@ class Driver:
         return records
 
     def tail(self, lines: int = 60) -> str:
-        """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def kill(self) -> None:
@@ -142,7 +134,6 @@ class Job:
 
     @property
     def control(self) -> JobControl:
-        """Its records."""
         return JobControl.open(str(self.folder / "control"), self.name)
 
     def spec(self, application: str | Path, *args: str) -> LaunchSpec:
@@ -194,7 +185,6 @@ class Job:
 
 
 def submit(script: Path, *args: str, conf: Mapping[str, str] | None = None) -> list[str]:
-    """The spark-submit command of a script, in local mode."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.submodule_search_locations

@@ -76,12 +76,7 @@ if __name__ == "__main__":
 
 
 class BatchStory(ReleaseStory):
-    """The job, and what a person does with it.
-
-    Args:
-        folder: Where all of it is.
-        outputs: What it writes to.
-    """
+    """The job, and what a person does with it."""
 
     def __init__(self, folder: Path, *outputs: Output) -> None:
         self.outputs: Sequence[Output] = outputs
@@ -116,7 +111,6 @@ class BatchStory(ReleaseStory):
         self.most.write_text(str(most), encoding="utf-8")
 
     def rows_of(self, output: Output) -> Counter[str]:
-        """How often each key is in an output."""
         if output == "delta":
             lake = self.folder / "lake"
             if not (lake / "_delta_log").exists():

@@ -31,8 +31,6 @@ class CopiedJob(SimulatedJob):
     """A query with a file sink, a savepoint of batch 2 and two batches after it, and what it declares.
 
     Args:
-        base: A directory.
-        more: Lines of the declaration.
         inputs: Where its source reads a file for each batch, `0.json` and so on; a directory that is not
             there when left out.
     """
@@ -53,7 +51,6 @@ class CopiedJob(SimulatedJob):
         self.run(2)
 
     def declare(self, more: str) -> None:
-        """Declare the job with these lines."""
         self.jobs.write_text(
             f'repository = "repository"\n[jobs.{JOB}]\napplication = "app.py"\ncheckpoint = "ck"\n{more}',
             encoding="utf-8",
@@ -61,15 +58,12 @@ class CopiedJob(SimulatedJob):
 
     @property
     def job(self) -> Job:
-        """As it is declared."""
         return load_jobs(self.jobs).job(JOB)
 
     def on(self, copy: str = "staging") -> Job:
-        """The job as it runs on a copy."""
         return load_jobs(self.jobs).job(f"{JOB}@{copy}")
 
     def refresh(self, copy: str = "staging", **more: Any) -> RefreshReport:
-        """Make the copy."""
         return refresh(RefreshRequest(self.job, copy, by=BY, **more))
 
     def ran_on_copy(self, copy: str = "staging") -> None:
@@ -107,7 +101,6 @@ class CopiedJob(SimulatedJob):
         return restored.location
 
     def live_files(self) -> dict[str, str]:
-        """Every file of the live job but those of its repository, by what is in it."""
         return hashes(*(self.folder / name for name in ("ck", "out", f"repository.control/{JOB}")))
 
 

@@ -68,7 +68,6 @@ ttl = "2s"
 
 
 def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> Job:
-    """That job."""
     return load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
 
 
@@ -112,5 +111,4 @@ def end_drivers(control: JobControl) -> None:
 
 
 def here() -> HostId:
-    """This host."""
     return this_host()

@@ -41,7 +41,6 @@ def story_in(folder: Path, application: str = APPLICATION, more: str = "") -> It
 
 
 def drill(story: ReleaseStory, *options: str | int, code: int = 0) -> Any:
-    """Its report."""
     answer = streambank("drill", NAME, "--jobs", story.jobs, "--json", *options)
     assert answer.code == code, f"{answer.out}{answer.err}"
     return answer.document

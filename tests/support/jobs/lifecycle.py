@@ -93,7 +93,6 @@ def _start_and_be_killed(lines: LinesJob) -> None:
 
 
 def end_all(lines: LinesJob) -> None:
-    """End every driver of the job, for a test that has failed."""
     launcher = launcher_for(lines.job)
     for handle in launcher.find(lines.control):
         launcher.kill(handle)

@@ -34,12 +34,7 @@ force_after = "2m"
 
 @dataclass(frozen=True, slots=True)
 class LinesJob:
-    """A declared job `lines`.
-
-    Attributes:
-        folder: Where everything of it is.
-        job: Its declaration.
-    """
+    """A declared job `lines`."""
 
     folder: Path
     job: Job
@@ -66,23 +61,15 @@ class LinesJob:
             raise AssertionError(f"{self.rows()} is not {rows}") from error
 
     def rows(self) -> list[str]:
-        """What has been written."""
         texts = [one.read_text() for one in sorted((self.folder / "out").iterdir())]
         return [row for text in texts if text for row in json.loads(text)]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """Its events of a kind."""
         return [one.data for one in self.control.events() if one.data.get("kind") == kind]
 
 
 def lines_job(folder: Path, more: str, conf: Mapping[str, str]) -> LinesJob:
-    """Declare it, with folders for its input and output.
-
-    Args:
-        folder: Where everything of it is to be.
-        more: More of its declaration.
-        conf: Spark's settings.
-    """
+    """Declare it, with folders for its input and output."""
     for name in ("in", "out"):
         (folder / name).mkdir()
     jobs = folder / "jobs.toml"

@@ -29,12 +29,7 @@ BY = who("test")
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """A declared job `flights`, run by tests/support/drivers/fake_driver.py, which keeps committing.
-
-    Attributes:
-        folder: Where everything of it is.
-        jobs_file: Its declaration.
-    """
+    """A declared job `flights`, run by tests/support/drivers/fake_driver.py, which keeps committing."""
 
     folder: Path
     jobs_file: Path
@@ -55,7 +50,6 @@ class Managed:
         return self.folder / "differs"
 
     def declare(self, more: str) -> None:
-        """Declare more, of this job or another."""
         self.jobs_file.write_text(self.jobs_file.read_text(encoding="utf-8") + more, encoding="utf-8")
 
     def declare_alerts(self, *kinds: str) -> Path:
@@ -77,21 +71,18 @@ class Managed:
 
     @property
     def generation(self) -> Generation:
-        """The generation that counts."""
         found = self.control.generation()
         assert found is not None
         return found
 
     @property
     def desired(self) -> Desired:
-        """What the job is meant to do."""
         found = self.control.desired()
         assert found is not None
         return found
 
     @property
     def checkpoint(self) -> Path:
-        """The current generation's directory."""
         return self.checkpoint_of(None)
 
     def checkpoint_of(self, query: str | None) -> Path:
@@ -112,7 +103,6 @@ class Managed:
         stop_job(self.job, by=BY, why=why)
 
     def kill(self) -> None:
-        """End the driver as kill -9 does."""
         end_drivers(self.control)
 
     def last_batch(self, query: str | None = None) -> int:

@@ -47,12 +47,9 @@ class ReleaseStory:
     """A job and what a person does with it.
 
     Args:
-        folder: Where all of it is.
         more: Lines of the job's declaration: which Spark it runs on.
-        application: What runs.
         output: Where it writes, in its own words; a folder of files when left out.
         more_arguments: Of the application, after input, output and the file that says how slow it is.
-        settings: Of Spark, besides those that it has anyway.
         call: The command line; that of this process when left out.
     """
 
@@ -90,7 +87,6 @@ class ReleaseStory:
         self.slow.write_text(str(seconds), encoding="utf-8")
 
     def feed(self, files: int = 1) -> None:
-        """Let files arrive."""
         for _ in range(files):
             first = self.files * KEYS
             rows = [{"k": f"k{n}", "n": n} for n in range(first, first + 2 * KEYS)]
@@ -100,7 +96,6 @@ class ReleaseStory:
             self.files += 1
 
     def do(self, verb: str, *options: str | int | Path, code: int = 0) -> Answer:
-        """A verb of the job."""
         answer = self.call("job", verb, NAME, "--jobs", self.jobs, *options)
         assert answer.code == code, f"{answer.out}{answer.err}{self.log()}"
         return answer
@@ -110,7 +105,6 @@ class ReleaseStory:
         return self.do(verb, *options, "--json").document
 
     def restore(self, savepoint: str, *options: str | int | Path) -> Any:
-        """Restore a savepoint as the job's next checkpoint."""
         given = ("-r", self.folder / "savepoints", "--jobs", self.jobs, "--job", NAME, "--generation")
         answer = self.call("restore", savepoint, *given, *options, "--json")
         assert answer.code == 0, answer
@@ -124,14 +118,12 @@ class ReleaseStory:
         return answer.err
 
     def kill(self) -> None:
-        """End the driver as a machine that fails does."""
         status = self.document("status")
         for role in ("jvm_pid", "pid"):
             os.kill(status[role], signal.SIGKILL)
         poll(lambda: self.document("status")["state"] != "running")  # a kill takes a moment
 
     def log(self) -> str:
-        """The end of the newest driver's log."""
         logs = sorted(
             self.folder.glob("savepoints.control/*/logs/*.log"), key=lambda path: path.stat().st_mtime
         )
@@ -164,7 +156,6 @@ class ReleaseStory:
         return -1 if newest is None else int(newest)
 
     def until_batch(self, batch: int) -> None:
-        """Wait until a batch is committed."""
         wait_for(f"batch {batch}", lambda: self.newest_batch() >= batch)
 
     def until_busy(self) -> None:

@@ -52,10 +52,6 @@ class SeenJob:
 
     Args:
         folder: For input, output and the declaration; checkpoint and repository, too, unless said otherwise.
-        provider: The state store's class.
-        checkpoint: Where the checkpoint is.
-        repository: Where the savepoints go.
-        spark: More of Spark's settings.
     """
 
     def __init__(
@@ -130,14 +126,12 @@ class SeenJob:
         return len(list(repository.manifests("seen")))
 
     def command(self, *arguments: str) -> list[str]:
-        """`streambank job ...` of it, in a separate process."""
         return [
             sys.executable, "-m", "streambank", "job", *arguments, "--jobs", str(self.jobs), "--json",
             "--spark-conf", "spark.driver.memory=700m",
         ]  # fmt: skip
 
     def streambank(self, *arguments: str) -> dict[str, Any]:
-        """What it answers."""
         done = subprocess.run(
             self.command(*arguments),
             capture_output=True,

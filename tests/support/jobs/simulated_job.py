@@ -55,7 +55,6 @@ class SimulatedJob:
         return self
 
     def take(self, checkpoint: Store | None = None, **options: object) -> TakeResult:
-        """Take a savepoint."""
         pace = options.pop("pace", DEFAULT_PACE)
         nothing = sinks_from_descriptions(["ConsoleTable"])
         sinks = [FileSinkCapture(self.sink_store.uri, self.sink_store)] if self.sink else nothing
@@ -81,7 +80,6 @@ class SimulatedJob:
         return restore(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
 
     def restore_next(self, reference: str, **options: object) -> RestoreReport:
-        """Restore into the job's next generation."""
         pace = options.pop("pace", DEFAULT_PACE)
         request = RestoreRequest(
             self.repository,
@@ -93,7 +91,6 @@ class SimulatedJob:
         return restore(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
 
     def control(self) -> JobControl:
-        """The records of the job."""
         return JobControl(self.open(f"repository.control/{JOB}"), JOB)
 
 

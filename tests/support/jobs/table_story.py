@@ -62,12 +62,9 @@ class TableFormat:
     """A table format, with its connector.
 
     Attributes:
-        name: Its name.
         release: The release of Spark that its connector is made for.
-        jars: The connector.
         start: How an application starts its query, in Python.
         sink: How messages name the table, in part.
-        create: The statements that make the table.
     """
 
     name: str
@@ -78,11 +75,7 @@ class TableFormat:
     create: tuple[str, ...]
 
     def conf(self, folder: Path) -> dict[str, str]:
-        """Settings of each Spark that uses the table.
-
-        Args:
-            folder: Where the table is.
-        """
+        """Settings of each Spark that uses the table."""
         jars = ",".join(str(path) for path in sorted(self.jars.jars().glob("*.jar")))
         own = {"spark.jars": jars, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
         if self.name == "delta":
@@ -110,7 +103,6 @@ class TableFormat:
         return f'[[jobs.{NAME}.sinks]]\nkind = "iceberg"\ntable = "db.orders"\ncatalog = {catalog}\n'
 
     def table(self, folder: Path) -> str:
-        """The table, as SQL names it."""
         return f"delta.`{folder / 'lake'}`" if self.name == "delta" else "lake.db.orders"
 
 
@@ -133,21 +125,13 @@ ICEBERG = TableFormat(
 
 
 class TableReader:
-    """A Spark with the connector, which answers SQL.
-
-    Args:
-        process: It.
-    """
+    """A Spark with the connector, which answers SQL."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
-        """The rows that a statement gives.
-
-        Raises:
-            AssertionError: It failed.
-        """
+        """The rows that a statement gives."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps(statement), file=self._process.stdin, flush=True)
         for line in self._process.stdout:
@@ -169,14 +153,7 @@ def table_reader(spark: OtherSpark, conf: Mapping[str, str]) -> Iterator[TableRe
 
 
 class TableStory(ReleaseStory):
-    """A job that writes to a table, and what a person does with it.
-
-    Args:
-        folder: Where all of it is.
-        kind: The table format.
-        spark: What the job runs on.
-        reader: A Spark with the connector.
-    """
+    """A job that writes to a table, and what a person does with it."""
 
     def __init__(self, folder: Path, kind: TableFormat, spark: OtherSpark, reader: TableReader) -> None:
         self.kind, self.reader, self.table = kind, reader, kind.table(folder)
@@ -198,7 +175,6 @@ class TableStory(ReleaseStory):
         self.most.write_text(str(most), encoding="utf-8")
 
     def rows(self) -> Counter[str]:
-        """How often each key is in the table."""
         return Counter(str(row["k"]) for row in self.reader.sql(f"SELECT k FROM {self.table}"))
 
     def expected(self) -> Counter[str]:
@@ -239,7 +215,6 @@ class TableStory(ReleaseStory):
 
 @contextmanager
 def table_story(folder: Path, kind: TableFormat) -> Iterator[TableStory]:
-    """The job, with a reader beside it."""
     spark = other_spark(kind.release)
     with table_reader(spark, kind.conf(folder)) as reader:
         yield TableStory(folder, kind, spark, reader)

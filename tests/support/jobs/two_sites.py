@@ -32,7 +32,6 @@ class TwoSites:
 
     Args:
         folder: Where both sites are: `primary` and `standby`.
-        more: More lines of the table of the standby.
         far: The site that is reached by another path, over a network that can be cut.
     """
 
@@ -71,7 +70,6 @@ control = "{standby}/control"
         self.job = load_jobs(self.jobs).job(NAME)
 
     def at(self, site: str) -> Job:
-        """The job at a site."""
         return self.job.at_site(site)
 
     def start(self, site: str = PRIMARY) -> StartResult:
@@ -88,12 +86,10 @@ control = "{standby}/control"
         return taken.savepoint
 
     def fail_over(self, to: str | None = STANDBY, **options: Any) -> FailoverReport:
-        """Fail over."""
         request = FailoverRequest(self.job, to=to, by=BY, **options)
         return failover(request, launcher=self.launcher, other_launcher=self.launcher)
 
     def state(self, site: str) -> str:
-        """How the job is doing there."""
         return job_status(self.at(site), launcher=self.launcher).state
 
     def batch(self, site: str) -> int:
@@ -103,7 +99,6 @@ control = "{standby}/control"
         return -1 if committed is None else committed
 
     def until_batch(self, site: str, batch: int) -> None:
-        """Wait until it is committed there."""
         poll(lambda: self.batch(site) >= batch)
 
     def may_start(self) -> list[str]:
@@ -123,13 +118,11 @@ control = "{standby}/control"
         return None if record is None else (record.number, record.state, record.site)
 
     def join(self) -> None:
-        """Let the network to the far site work."""
         self.cut()
         self.network.unlink()
         self.network.symlink_to(self.folder)
 
     def cut(self) -> None:
-        """Cut it: all that goes over it fails."""
         self.network.unlink(missing_ok=True)
         self.network.write_text("not a folder", encoding="utf-8")
 

@@ -74,7 +74,6 @@ def replace_code(story: ReleaseStory, application: str) -> None:
 
 
 def upgrade(story: ReleaseStory, *options: str | int | Path, code: int = 0) -> Any:
-    """Its report."""
     answer = streambank("upgrade", NAME, "--jobs", story.jobs, "--json", *options)
     assert answer.code == code, f"{answer.out}{answer.err}{story.log()}"
     return answer.document

@@ -28,7 +28,6 @@ def request_of(managed: Managed, **asked: Any) -> UpgradeRequest:
 
 
 def upgraded(managed: Managed, **asked: Any) -> Upgrade:
-    """The report of an upgrade."""
     return upgrade(request_of(managed, **asked))
 
 
@@ -40,7 +39,6 @@ def dying(managed: Managed, batches: int = 2) -> tuple[str, ...]:
 
 
 def kinds(managed: Managed) -> list[str]:
-    """The kinds of events, oldest first."""
     return [str(one.data["kind"]) for one in managed.control.events()]
 
 
@@ -53,14 +51,12 @@ def runs(managed: Managed) -> Code:
 
 
 def epoch(managed: Managed) -> int:
-    """The newest epoch of the lease."""
     view = managed.control.lease.view()
     assert view is not None
     return view.epoch
 
 
 def generation(managed: Managed) -> int:
-    """The number of the current generation."""
     found = managed.control.generation()
     assert found is not None
     return found.number
@@ -71,8 +67,6 @@ class Killed(BaseException):
 
 
 def before(step: Callable[..., Any]) -> Callable[..., Any]:
-    """The process ends before a step."""
-
     def killed(*given: Any, **named: Any) -> Any:
         raise Killed
 
@@ -80,8 +74,6 @@ def before(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def after(step: Callable[..., Any]) -> Callable[..., Any]:
-    """The process ends after a step."""
-
     def killed(*given: Any, **named: Any) -> Any:
         step(*given, **named)
         raise Killed
@@ -90,7 +82,6 @@ def after(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def interrupt(patch: pytest.MonkeyPatch, module: Any, name: str, how: Callable[..., Any]) -> None:
-    """End the process before or after a step."""
     patch.setattr(module, name, how(getattr(module, name)))
 
 

@@ -16,11 +16,7 @@ _ALL = "SASL_SSL"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A broker's own certificate, and its two users; who is not the admin may do what was granted.
-
-    Attributes:
-        folder: Where key and certificate are.
-    """
+    """A broker's own certificate, and its two users; who is not the admin may do what was granted."""
 
     folder: Path
 
@@ -37,7 +33,6 @@ class Login:
 
     @property
     def certificate(self) -> Path:
-        """What clients trust."""
         return self.folder / "certificate.pem"
 
     @property
@@ -46,7 +41,6 @@ class Login:
         return self.folder / "broker.p12"
 
     def broker(self) -> Mapping[str, str]:
-        """The broker's settings."""
         users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {

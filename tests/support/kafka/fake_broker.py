@@ -21,14 +21,10 @@ class FakeBroker:
     """Topics with their first and last offsets; records of partition p at offset o are of `times[p, o]`.
 
     Attributes:
-        known: The topics.
-        earliest: The first offset of each partition.
         latest: The offset after the last one.
         kept: How long each topic keeps its records.
-        times_ms: When a record was written.
         down: Whether it answers nothing.
         denied: What this user may not ask: `topics`, `retention`, `times`, ...
-        asked: How often it was asked anything.
     """
 
     known: dict[str, Topic] = field(default_factory=dict)
@@ -52,7 +48,6 @@ class FakeBroker:
         self.known[topic] = replace(self.known[topic], topic_id=str(uuid.uuid4()))
 
     def brokers(self, connection: KafkaConnection | None = None) -> Brokers:
-        """Who asks it."""
         return Brokers(connection, connect=lambda servers, properties, timeout_s: self)
 
     def names(self) -> Sequence[str]:
@@ -94,9 +89,7 @@ def write_checkpoint(folder: Path, offsets: str, batches: int = 2) -> Path:
     """A checkpoint of a stateless query that reads Kafka, as Spark writes it.
 
     Args:
-        folder: Where.
         offsets: The source's offsets after the newest batch.
-        batches: How many batches it has committed.
     """
     for name in ("offsets", "commits", "sources/0"):
         (folder / name).mkdir(parents=True, exist_ok=True)

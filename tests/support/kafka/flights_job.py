@@ -67,9 +67,6 @@ class Origins:
     """The job, its broker, and its departures still to come.
 
     Attributes:
-        kafka: The broker.
-        job: The job.
-        departures: What there is to feed.
         fed: How many of them are in the topic.
     """
 
@@ -80,7 +77,6 @@ class Origins:
 
     @property
     def checkpoint(self) -> str:
-        """The location of the current generation."""
         generation = self.job.records().generation()
         return generation.location if generation else self.job.checkpoint
 
@@ -92,7 +88,6 @@ class Origins:
 
     @property
     def repository(self) -> Repository:
-        """Its savepoints."""
         return Repository.open(open_store(self.job.repository), create=True)
 
     def feed(self, count: int) -> None:
@@ -106,17 +101,13 @@ class Origins:
         return start_job(self.job, by=BY, timeout_s=PATIENCE_S)
 
     def wait_committed(self, batch: int) -> None:
-        """Return when a batch is committed."""
         poll(lambda: self.committed >= batch, timeout_s=PATIENCE_S)
 
     def savepoint(self) -> Manifest:
-        """Take one, running or stopped."""
         (taken,) = savepoint_job(self.job, by=BY).savepoints.values()
         return self.repository.load("origins", taken.savepoint)
 
     def wait_all_read(self) -> None:
-        """Return when every record that is in the topic has been read."""
-
         def read() -> bool:
             closure = CheckpointReader(open_store(self.checkpoint)).inspect().closure
             if closure is None:
@@ -127,7 +118,6 @@ class Origins:
         poll(read, timeout_s=PATIENCE_S)
 
     def kill(self) -> None:
-        """End the driver as kill -9 does."""
         end_drivers(self.job.records())
 
     def lose_checkpoint(self) -> None:
@@ -154,7 +144,6 @@ class Origins:
         return compare_topic(due, self.values())
 
     def values(self) -> list[dict[str, Any]]:
-        """What is in the output's topic."""
         return [value for _, value in self.kafka.consume(DELAYS)]
 
 

@@ -30,8 +30,6 @@ class Kafka:
     """A broker with its data in a folder; it can be stopped, killed and started again on the same data.
 
     Args:
-        folder: Where its settings, logs and data are.
-        more: Settings besides those that it has anyway.
         login: What it asks of its clients; nothing when left out.
     """
 
@@ -111,7 +109,6 @@ class Kafka:
                 return self
 
     def log(self) -> str:
-        """The end of its log."""
         return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def stop(self) -> None:
@@ -141,7 +138,6 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0", **self._client})
 
     def create(self, topic: str, partitions: int = 2, config: Mapping[str, str] = KEEP) -> None:
-        """Make a topic, and wait until it is there."""
         from confluent_kafka.admin import NewTopic
 
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
@@ -150,13 +146,11 @@ class Kafka:
         _until(lambda: topic in self.admin.list_topics(timeout=ASK_TIMEOUT_S).topics)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until it is gone."""
         for future in self.admin.delete_topics([topic]).values():
             future.result(ASK_TIMEOUT_S)
         _until(lambda: topic not in self.admin.list_topics(timeout=ASK_TIMEOUT_S).topics)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Give a topic more partitions."""
         from confluent_kafka.admin import NewPartitions
 
         for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
@@ -164,7 +158,6 @@ class Kafka:
         _until(lambda: len(self.ends(topic)) == total)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Delete the records of partitions below some offsets, as their retention would."""
         from confluent_kafka import TopicPartition
 
         asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
@@ -278,7 +271,6 @@ class Kafka:
 def running(
     folder: Path, more: Mapping[str, str] | None = None, login: Login | None = None
 ) -> Iterator[Kafka]:
-    """A broker that is stopped afterwards."""
     kafka = Kafka(folder, more, login)
     try:
         yield kafka.start()

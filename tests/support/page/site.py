@@ -34,8 +34,6 @@ class Site:
     """An Airflow that can be visited.
 
     Attributes:
-        url: Its address.
-        api: Its application.
         folder: For browsers' profiles.
     """
 
@@ -57,7 +55,6 @@ class Site:
         return str(get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=role, role=role)))
 
     def page(self, *parts: str) -> str:
-        """The address of a view of the page."""
         return "/".join((f"{self.url}/plugin/streambank", *parts))
 
 
@@ -68,11 +65,7 @@ def visit(
     """A browser of the user who has a token of Airflow's.
 
     Args:
-        url: Airflow's address.
-        folder: For browsers' profiles.
         token: As a login leaves it; None for a visitor who is not signed in.
-        width: Of the window, in pixels.
-        height: Likewise.
     """
     with chromium(folder / f"profile-{time.monotonic_ns()}", width, height) as page:
         if token is not None:
@@ -99,7 +92,6 @@ def jobs(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]
 
 @contextmanager
 def serve(api: PageApi, folder: Path) -> Iterator[Site]:
-    """Serve Airflow's application on a free port, until the end of the `with`."""
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(api.app, host=HOST, port=0, log_level="error"))
@@ -136,7 +128,6 @@ def no_errors(page: Chromium) -> None:
 
 
 def seen_in_list(page: Chromium, job: str, label: str) -> str:
-    """What the list shows of a job in a column."""
     row = f".sb-row:has(.sb-job-link[href$='/{job}'])"
     return str(page.js(f"document.querySelector(`{row} [data-label='{label}']`).innerText")).strip()
 

@@ -31,12 +31,7 @@ def savepoint_id(number: int) -> str:
 
 
 def line(job: str, **more: Any) -> dict[str, Any]:
-    """The line of a job that runs and is well, or of one with a trouble by other fields.
-
-    Args:
-        job: Its name.
-        more: What is different.
-    """
+    """The line of a job that runs and is well, or of one with a trouble by other fields."""
     hours = range(48)
     newest = {
         "id": savepoint_id(0),
@@ -105,7 +100,6 @@ def line(job: str, **more: Any) -> dict[str, Any]:
 
 
 def jobs() -> dict[str, dict[str, Any]]:
-    """Lines of the story: job -> line."""
     breach = {
         "objective": "partition_skew",
         "query": "main",

@@ -8,7 +8,6 @@ from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 
 def keys(shop: SimulatedJob, folder: str) -> list[str]:
-    """Files of a folder of the repository."""
     return sorted(info.path for info in shop.repository_store.list(folder))
 
 

@@ -38,37 +38,30 @@ def contents(store: Store) -> dict[str, bytes]:
 
 
 def pack_of(store: Store, data: bytes) -> str:
-    """The pack in which some bytes lie."""
     return Repository.open(store).objects.locate(digest_of("blake3", data)).key
 
 
 def cut(store: Store, key: str) -> None:
-    """Take the last byte."""
     store.write(key, store.read(key)[:-1])
 
 
 def grow(store: Store, key: str) -> None:
-    """Add a byte."""
     store.write(key, store.read(key) + b"\0")
 
 
 def empty(store: Store, key: str) -> None:
-    """Leave nothing but the name."""
     store.write(key, b"")
 
 
 def delete(store: Store, key: str) -> None:
-    """Leave nothing."""
     store.delete(key)
 
 
 def flip_table(store: Store, key: str) -> None:
-    """Change a bit of a pack's table of contents."""
     flip(store, key, -200)
 
 
 def flip_trailer(store: Store, key: str) -> None:
-    """Change a bit of a pack's trailer."""
     flip(store, key, -5)
 
 

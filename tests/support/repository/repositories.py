@@ -86,7 +86,6 @@ def assert_whole(store: Store) -> None:
 
 
 def flip(store: Store, key: str, where: int = 0) -> None:
-    """Change one bit of a file."""
     data = store.read(key)
     where %= len(data)
     store.write(key, data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])

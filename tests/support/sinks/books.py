@@ -13,12 +13,7 @@ ROWS = ("orders", "items")
 
 
 class Books:
-    """The database.
-
-    Args:
-        url: Where it is, as SQLAlchemy reads it.
-        query: Whose batches are written.
-    """
+    """The database."""
 
     def __init__(self, url: str, query: str) -> None:
         self.url, self.query = url, query
@@ -36,7 +31,6 @@ class Books:
         return self
 
     def do(self, statement: str, **values: object) -> int:
-        """Run a statement in a transaction; the number of rows that it changed."""
         with self._engine.begin() as connection:
             return connection.execute(text(statement), values).rowcount
 
@@ -56,7 +50,6 @@ class Books:
                 connection.execute(text(f"INSERT INTO {LEDGER} {columns}"), {"r": run, **batch_of})
 
     def fail_at_delete(self, table: str) -> None:
-        """From now on the database refuses to delete from a table."""
         if self._engine.dialect.name == "sqlite":
             body = "BEGIN SELECT RAISE(ABORT, 'injected fault'); END"
             self.do(f"CREATE TRIGGER fault BEFORE DELETE ON {table} {body}")
@@ -66,7 +59,6 @@ class Books:
         self.do(f"CREATE TRIGGER fault BEFORE DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION fault()")
 
     def mend(self, table: str) -> None:
-        """It does again."""
         on = "" if self._engine.dialect.name == "sqlite" else f" ON {table}"
         self.do(f"DROP TRIGGER fault{on}")
 
@@ -76,11 +68,9 @@ class Books:
             return Counter(str(key) for (key,) in connection.execute(text(f"SELECT k FROM {table}")))
 
     def lines(self, query: str = "") -> list[int]:
-        """The batches that have a line."""
         asked = f"SELECT batch_id FROM {LEDGER} WHERE query_id = :q ORDER BY batch_id"
         with self._engine.connect() as connection:
             return [int(batch) for (batch,) in connection.execute(text(asked), {"q": query or self.query})]
 
     def state(self) -> tuple[object, ...]:
-        """All of it, to compare."""
         return (self.lines(), *(self.rows(name) for name in ROWS))

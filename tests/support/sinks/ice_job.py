@@ -18,12 +18,7 @@ QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
 
 
 class IceJob:
-    """A job that writes to an Iceberg table; three batches are in its checkpoint and in the table.
-
-    Args:
-        folder: Where all of it is.
-        replica: The name of a declared replica.
-    """
+    """A job that writes to an Iceberg table; three batches are in its checkpoint and in the table."""
 
     def __init__(self, folder: Path, replica: str | None = None) -> None:
         self.folder = folder
@@ -42,7 +37,6 @@ class IceJob:
         control.record_query(None, {"sink": "ForeachBatchSink", "query_id": QUERY, "generation": 1})
 
     def run(self, batches: int = 1) -> None:
-        """Commit more batches."""
         for _ in range(batches):
             self.live.run(1)
             self.ice.write(self.live.last, [f"{self.live.last}-{row}" for row in range(2)])

@@ -27,8 +27,6 @@ class IceTable:
     """A table in a catalog that is a file of SQLite.
 
     Args:
-        folder: Where both are.
-        query_id: Whose batches are written.
         warehouse: Where its files are instead.
         access: Properties by which the application reaches that.
         catalog: Properties of another catalog.
@@ -55,30 +53,25 @@ class IceTable:
         self.place = IcebergTable(NAME, self.properties)
 
     def of(self, query_id: str) -> IceTable:
-        """The same table, for another query that writes to it."""
         return IceTable(self.folder, query_id, catalog=self.properties, access=self._access)
 
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
-        """The catalog; closed with the block."""
         own = {name: value for name, value in self.properties.items() if name != "name"}
         with load_catalog("lake", **own, **self._access) as found:
             yield found
 
     @contextmanager
     def opened(self) -> Iterator[Table]:
-        """The table as it is now."""
         with self.catalog() as catalog:
             yield catalog.load_table(NAME)
 
     def create(self) -> None:
-        """Make it."""
         with self.catalog() as catalog:
             catalog.create_namespace_if_not_exists("db")
             catalog.create_table(NAME, schema=pa.schema([("k", pa.string())]))
 
     def make_again(self) -> None:
-        """Make another one in its place."""
         with self.catalog() as catalog:
             catalog.drop_table(NAME)
         self.create()
@@ -165,17 +158,14 @@ class IceTable:
             return [one.snapshot_id for one in table.metadata.snapshots]
 
     def current(self) -> int:
-        """The current snapshot."""
         with self.opened() as table:
             return self._current(table)
 
     def tags(self) -> dict[str, int]:
-        """Tags and their snapshots."""
         with self.opened() as table:
             return {name: ref.snapshot_id for name, ref in table.refs().items() if name != "main"}
 
     def rows(self) -> Counter[str]:
-        """How often each row is there."""
         with self.opened() as table:
             return Counter(table.scan().to_arrow()["k"].to_pylist())
 

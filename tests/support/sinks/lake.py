@@ -15,7 +15,6 @@ class Lake:
     """A table.
 
     Args:
-        folder: Its directory.
         writer: Under which id its batches are in the log.
         location: Where it is instead, such as `s3://bucket/lake`.
         options: What delta-rs needs for that.
@@ -48,12 +47,10 @@ class Lake:
         return True
 
     def write_other(self, rows: Iterable[str]) -> None:
-        """Somebody else appends."""
         table = pa.table({"k": list(rows)})
         write_deltalake(self.location, table, mode="append", storage_options=self._options)
 
     def of(self, writer: str) -> Lake:
-        """The same table, for another query that writes to it."""
         return Lake(self.folder, writer, location=self.location, options=self._options)
 
     def compact(self) -> None:
@@ -68,9 +65,7 @@ class Lake:
         return self.open().version()
 
     def open(self) -> DeltaTable:
-        """The table as it is now."""
         return DeltaTable(self.location, storage_options=self._options)
 
     def rows(self) -> Counter[str]:
-        """How often each row is there."""
         return Counter(self.open().to_pyarrow_table()["k"].to_pylist())

@@ -21,7 +21,6 @@ savepoint_age = {breach = "2h"}
 
 
 def drilled_job(folder: Path, more: str = LIMITS) -> Job:
-    """A declared job `flights`."""
     return declare(folder, more=more)
 
 

@@ -31,8 +31,6 @@ class Assessor:
     Attributes:
         levels: By job (and `job/query`), the level of each objective; those of `history` are ok.
         errors: Jobs whose assessment raises.
-        muted: Objectives that are muted.
-        asked: What was asked for.
     """
 
     def __init__(self) -> None:

@@ -17,9 +17,6 @@ def grow(job: Job, *, hours: float, per_hour: float, epochs: int = 1) -> None:
     """Records until a moment ago, of a state that grows by so many bytes an hour from 1 GB on.
 
     Args:
-        job: Whose.
-        hours: For how long.
-        per_hour: By how much.
         epochs: By so many drivers, one after the other.
     """
     count = int(hours * 3600 / EVERY_S)

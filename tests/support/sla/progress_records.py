@@ -74,12 +74,10 @@ def seen(records: Records, **window: Any) -> tuple[list[tuple[int, float]], Hist
 
 
 def batches(points: Iterable[Point]) -> list[int]:
-    """Their numbers."""
     return [point.batch for point in points]
 
 
 def operator(**fields: Any) -> Mapping[str, Any]:
-    """A stateful operator's part of a progress."""
     return {
         "operatorName": "stateStoreSave",
         "numRowsTotal": 100,

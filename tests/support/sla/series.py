@@ -18,7 +18,6 @@ Shape = Callable[[float], float]
 
 
 def leak(per_day: float, level: float = 1000.0) -> Shape:
-    """A line."""
     return lambda second: level + per_day * second / DAY_S
 
 
@@ -28,17 +27,14 @@ def wave(height: float) -> Shape:
 
 
 def teeth(height: float, every_s: float) -> Shape:
-    """Grows, is compacted, grows."""
     return lambda second: height * (second % every_s) / every_s
 
 
 def both(*shapes: Shape) -> Shape:
-    """The sum."""
     return lambda second: sum(shape(second) for shape in shapes)
 
 
 def samples(shape: Shape, *, days: float, every_s: float = 600.0) -> Iterator[tuple[datetime, float]]:
-    """What is measured."""
     for number in range(int(days * DAY_S / every_s)):
         second = number * every_s
         yield BEGIN + timedelta(seconds=second), shape(second)
@@ -64,7 +60,6 @@ def wild(shape: Shape, share: float, size: float, seed: int) -> Shape:
 
 
 def gather(taken: Iterable[tuple[datetime, float]], breaks: Sequence[datetime] = ()) -> Gathered:
-    """As the judge does."""
     gathered = Gathered()
     left = list(breaks)
     for at, value in taken:

@@ -35,14 +35,6 @@ def play(
 ) -> None:
     """Run a query while savepoints are taken, and continue some of them.
 
-    Args:
-        spark: The process's session.
-        folder: A new one.
-        query: What runs.
-        layout: How its state is kept.
-        batches: How many batches with data there are.
-        restored: How many savepoints are restored.
-
     Raises:
         AssertionError: Something is not as in a run that nothing disturbs.
     """
@@ -63,22 +55,13 @@ def play(
 
 @dataclass(frozen=True, slots=True)
 class CellProcess:
-    """A process with the Spark of a release, for one cell after the other.
-
-    Attributes:
-        version: Of its Spark.
-        process: It.
-    """
+    """A process with the Spark of a release, for one cell after the other."""
 
     version: str
     process: subprocess.Popen[str]
 
     def play(self, folder: Path, query: str, layout: str, *, batches: int, restored: int) -> None:
-        """Play a cell there.
-
-        Raises:
-            AssertionError: It failed.
-        """
+        """Play a cell there."""
         assert self.process.stdin is not None and self.process.stdout is not None
         asked = [str(folder), query, layout, batches, restored]
         print(json.dumps(asked), file=self.process.stdin, flush=True)

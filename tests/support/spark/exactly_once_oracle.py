@@ -83,12 +83,7 @@ class Trial:
     """One query, one layout, its input and its truth.
 
     Attributes:
-        spark: The process's session.
-        query: What runs.
-        layout: How its state is kept.
-        folder: Its own folder.
         batches: How many input files, so how many batches with data, there are.
-        conf: Session conf beyond the layout's.
     """
 
     spark: SparkSession
@@ -118,7 +113,6 @@ class Trial:
         return self.folder / "live-output"
 
     def session(self, **conf: str) -> SparkSession:
-        """A session with the layout's conf."""
         return session_for(self.spark, self.layout, {**self.conf, **conf})
 
     def new_folder(self, name: str) -> Path:
@@ -127,7 +121,6 @@ class Trial:
         return self.folder / f"{self.runs:04d}-{name}"
 
     def result(self, output: Path) -> Rows:
-        """What a run gave."""
         if not self.query.file_sink:
             return read_batches(output)
         table = self.session().read.json(str(output))
@@ -226,11 +219,7 @@ def differences(truth: Rows, outcome: Rows, batch: int) -> list[str]:
 
 
 def newest_snapshot(checkpoint: Path, layout: str, at_most: int) -> int:
-    """The highest state version up to `at_most` that operator 0 keeps as a full snapshot of partition 0.
-
-    Raises:
-        AssertionError: There is none.
-    """
+    """The highest state version up to `at_most` that operator 0 keeps as a full snapshot of partition 0."""
     suffix = ".snapshot" if layout == "hdfs" else ".zip"
     names = (path.stem for path in (checkpoint / "state/0/0").glob(f"*{suffix}") if path.name[0] != ".")
     found = [version for version in (int(name.split("_")[0]) for name in names) if version <= at_most]

@@ -15,8 +15,6 @@ class FakeMaster:
     """Its drivers, and what goes wrong.
 
     Attributes:
-        submitted: The bodies of all submissions that it has taken.
-        states: The state of each driver.
         fault: `lost` (takes a submission and closes the connection), `error` (answers 500), `refuses` (says
             no), `standby`, `cut` (takes it, and its answer breaks off), `garbage` (takes it, says what is no
             JSON), `shapeless` (takes it, says what no master says); None for none. It holds until it is
@@ -24,9 +22,7 @@ class FakeMaster:
         status: What it says of itself; one that is not ALIVE tells nothing about drivers.
         page: What its page says instead; None for what is so.
         fired: How often it happened.
-        killed: Whom it was asked to kill.
         workerless: Drivers have no worker yet.
-        main: The main class of all drivers.
     """
 
     def __init__(self) -> None:

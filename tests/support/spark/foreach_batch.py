@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 class Duplicates:
-    """Each file has two keys, of which the file after it has one again; each key passes once.
-
-    Args:
-        spark: Where it runs.
-        folder: Where its input and its checkpoint are.
-    """
+    """Each file has two keys, of which the file after it has one again; each key passes once."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark.newSession()  # with settings that no other test has
@@ -32,7 +27,6 @@ class Duplicates:
             self.spark.conf.set(name, value)
 
     def add(self, files: int) -> None:
-        """Let files arrive."""
         for _ in range(files):
             keys = [{"k": f"k{self.files}"}, {"k": f"k{self.files + 1}"}]
             text = "".join(f"{json.dumps(key)}\n" for key in keys)
@@ -49,12 +43,7 @@ class Duplicates:
         """Run until all that has arrived is written, or until the query fails.
 
         Args:
-            write: The function.
             fails: What its failure says; empty if it must not fail.
-            files_per_batch: How many files a batch has.
-
-        Returns:
-            All that the failure says.
         """
         stream = self.spark.readStream.schema("k STRING").option("maxFilesPerTrigger", files_per_batch)
         frame = stream.json(str(self.input)).coalesce(1).dropDuplicates(["k"])

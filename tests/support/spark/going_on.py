@@ -27,8 +27,6 @@ class Task:
 
     Attributes:
         cell: Which one; those of checkpoint format v2 get their own JVM.
-        input: Its input.
-        checkpoint: Where it goes on.
         unchecked: Whether Spark does not compare the state's schema with the query's.
     """
 

@@ -17,15 +17,7 @@ CLIENT = "4.2.0"
 
 
 def mixed_installation(version: str) -> Path:
-    """The interpreter of one; made the first time, which takes minutes.
-
-    Args:
-        version: Its Python, such as `3.12`.
-
-    Raises:
-        AssertionError: This machine has no such Python, or nothing was written over.
-        subprocess.CalledProcessError: It could not be installed.
-    """
+    """The interpreter of one; made the first time, which takes minutes."""
     project = ("--no-build-isolation-package", "airflow-provider-streambank", "--editable", ROOT)
     # The project's own settings leave pyspark-client out.
     client = ("--no-config", "--no-deps", "--requirement", LOCKS / "mixed-client.lock")

@@ -69,9 +69,7 @@ class Query:
     """One streaming query.
 
     Attributes:
-        name: Its name in test ids.
         build: Makes the streaming DataFrame from the session and the folder of input files.
-        output_mode: Spark's output mode.
         layouts: Names of the layouts that Spark allows of.
         file_sink: Written to Spark's file sink (no state) rather than by `foreachBatch`.
         oracle: `undisturbed`: a restored savepoint must go on like a run that was never stopped. `restart`:

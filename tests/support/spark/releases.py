@@ -24,7 +24,6 @@ class OtherSpark:
     """One of them.
 
     Attributes:
-        version: Such as `3.5.9`.
         python: An interpreter that has its PySpark, and no Streambank.
         home: The same as a distribution.
     """
@@ -35,15 +34,7 @@ class OtherSpark:
 
 
 def other_spark(release: str, python: str = sys.executable) -> OtherSpark:
-    """The Spark of a release such as `3.5`; fetched and laid out the first time, which takes a minute.
-
-    Args:
-        release: The minor release.
-        python: The interpreter that its PySpark is installed for.
-
-    Raises:
-        subprocess.CalledProcessError: It could not be installed.
-    """
+    """The Spark of a release such as `3.5`; fetched and laid out the first time, which takes a minute."""
     lock = LOCKS / f"spark-{release}.lock"
     pinned = _PINNED.search(lock.read_text(encoding="utf-8"))
     assert pinned is not None, f"{lock} names no pyspark"
@@ -54,20 +45,12 @@ def other_spark(release: str, python: str = sys.executable) -> OtherSpark:
 
 
 def python310() -> str:
-    """A Python 3.10, the oldest that drivers run on.
-
-    Raises:
-        AssertionError: This machine has none.
-    """
+    """A Python 3.10, the oldest that drivers run on."""
     return python_of("3.10")
 
 
 def python_of(version: str) -> str:
-    """An interpreter of a version such as `3.12`: this one, the one of PYTHON312, or one on the PATH.
-
-    Raises:
-        AssertionError: This machine has none.
-    """
+    """An interpreter of a version such as `3.12`: this one, the one of PYTHON312, or one on the PATH."""
     variable = f"PYTHON{version.replace('.', '')}"
     for name in (sys.executable, os.environ.get(variable), f"python{version}"):
         path = shutil.which(name) if name else None

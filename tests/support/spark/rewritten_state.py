@@ -61,7 +61,6 @@ def given(output: Path) -> Given:
 
 
 def after_last(batches: Given) -> Given:
-    """Those of the batches that came after `LAST`."""
     return {batch: rows for batch, rows in batches.items() if batch > LAST}
 
 
@@ -101,10 +100,6 @@ class ExpectedOutputs:
     """What has to come of queries, each computed once.
 
     Layouts and partitions are no part of a model: in all of them a query has to give the same.
-
-    Attributes:
-        spark: The process's session.
-        folder: Where they run.
     """
 
     spark: SparkSession
@@ -116,8 +111,6 @@ class ExpectedOutputs:
 
         Args:
             query: The query; what it gives is collected, whatever its sink.
-            past: Names the keys.
-            is_past: Tells them.
         """
         name = (query.name, past)
         if name not in self._known:
@@ -140,15 +133,7 @@ class ExpectedOutputs:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuery:
-    """One query in one layout, of which a savepoint was taken after `LAST`.
-
-    Attributes:
-        spark: The process's session.
-        query: What runs.
-        layout: How its state is kept.
-        folder: Its own folder.
-        conf: Session conf beyond the layout's.
-    """
+    """One query in one layout, of which a savepoint was taken after `LAST`."""
 
     spark: SparkSession
     query: Query
@@ -159,7 +144,6 @@ class RewrittenQuery:
 
     @property
     def source(self) -> Path:
-        """The input files."""
         return self.folder / "in"
 
     @property
@@ -169,16 +153,13 @@ class RewrittenQuery:
 
     @property
     def repository(self) -> Repository:
-        """Where its savepoints are."""
         return Repository.open(open_store(str(self.folder / "repository")), create=True)
 
     @property
     def staging(self) -> Staging:
-        """Where its state is laid out."""
         return Staging("local[2]", str(self.folder / "work"), print)
 
     def session(self) -> SparkSession:
-        """A session with the layout's conf."""
         return session_for(self.spark, self.layout, {**_LOG_INTERVAL, **self.conf})
 
     def saved(self, *, also: int | None = None) -> tuple[str, str | None]:
@@ -197,7 +178,6 @@ class RewrittenQuery:
         return taken.savepoint, before
 
     def made(self, savepoint: str, order: RewriteRequest) -> str:
-        """A savepoint that is made of another one by an order."""
         source = SourceSavepoint(self.spark, self.repository, self.job, savepoint, self.staging)
         found = carry_out(source, order)
         assert found.savepoint is not None

@@ -107,7 +107,6 @@ class Batches:
     """A `foreachBatch` function: what each batch gave, as one JSON file of sorted rows a batch.
 
     Attributes:
-        folder: Where the files go.
         gate_at: A batch that waits, before it is committed, until `gate` is set; `reached` tells that it
             waits.
     """
@@ -155,12 +154,7 @@ def start(
 def run_to_end(
     session: SparkSession, query: Query, source: Path, checkpoint: Path | str, output: Path
 ) -> None:
-    """Run until all input is read.
-
-    Raises:
-        StreamingQueryException: The query failed.
-        TimeoutError: It did not end in time.
-    """
+    """Run until all input is read."""
     finish(lambda: start(session, query, source, checkpoint, output))
 
 
@@ -169,10 +163,6 @@ def finish(begin: Callable[[], StreamingQuery]) -> None:
 
     Spark gives the Python worker of a transformWithState ten seconds to appear, which a machine under load
     may need for its imports alone. A run that ended so, before its first batch began, is started again.
-
-    Raises:
-        StreamingQueryException: The query failed.
-        TimeoutError: It did not end in time.
     """
     from pyspark.errors import StreamingQueryException
 

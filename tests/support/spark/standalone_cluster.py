@@ -44,11 +44,7 @@ class Cluster:
     """A running cluster.
 
     Attributes:
-        master: Its URL.
-        web: Address of the master's own page.
         rest: Address of the master's REST server; None where it has none.
-        workers: Pids of the workers.
-        folder: Where their logs are.
     """
 
     master: str
@@ -63,7 +59,6 @@ class Cluster:
         return dict(SMALL)
 
     def state(self) -> Mapping[str, Any]:
-        """What the master says about workers and applications."""
         with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
             found: Mapping[str, Any] = json.load(answer)
         return found
@@ -104,8 +99,6 @@ def running_cluster(
     """A cluster until the end of the `with`.
 
     Args:
-        folder: For logs and the workers' files.
-        workers: How many.
         cores: Cores of each; it has 1 GB of memory for each of them.
         rest: Whether the master takes drivers, by its REST server.
         environment: What executors find in theirs beside the least.
@@ -157,7 +150,6 @@ def rest_options(port: int | None) -> dict[str, str]:
 
 
 def master_command(port: int, web: int) -> list[str]:
-    """How a master is started."""
     name = f"{DEPLOY}.master.Master"
     return [name, "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
 

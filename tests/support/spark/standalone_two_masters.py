@@ -36,11 +36,7 @@ class TwoMasters:
     """The cluster.
 
     Attributes:
-        url: For applications.
         rest: Addresses of the REST servers, with a comma between them.
-        web: Addresses of the pages.
-        pids: Of the masters.
-        worker: Pid of the one worker.
     """
 
     url: str

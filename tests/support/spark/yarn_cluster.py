@@ -18,19 +18,13 @@ from tests.support.storage.s3_servers import free_ports
 
 @dataclass(frozen=True, slots=True)
 class Yarn:
-    """A running cluster.
-
-    Attributes:
-        web: Address of the resource manager's web services.
-        folder: Configuration and logs.
-    """
+    """A running cluster."""
 
     web: str
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads there."""
         return {"HADOOP_CONF_DIR": str(self.folder / "conf"), "YARN_CONF_DIR": str(self.folder / "conf")}
 
     @property
@@ -56,7 +50,6 @@ class Yarn:
         }
 
     def apps(self) -> list[Mapping[str, Any]]:
-        """What the resource manager says about all applications."""
         found = get_json(f"{self.web}/ws/v1/cluster/apps")
         apps: list[Mapping[str, Any]] = (found.get("apps") or {}).get("app") or []
         return apps
@@ -64,11 +57,7 @@ class Yarn:
 
 @contextmanager
 def running_yarn(folder: Path) -> Iterator[Yarn]:
-    """A cluster until the end of the `with`; whatever it still runs ends with it.
-
-    Args:
-        folder: For configuration, logs and the files of applications.
-    """
+    """A cluster until the end of the `with`; whatever it still runs ends with it."""
     ports = free_ports(9)
     web = f"127.0.0.1:{ports[0]}"
     yarn = Yarn(f"http://{web}", folder)

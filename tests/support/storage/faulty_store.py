@@ -62,7 +62,6 @@ class Fault:
     """One fault, which happens once.
 
     Attributes:
-        kind: What happens.
         call: To which of the matching calls, counted from 1.
         operations: Only these calls match; all of them where empty.
         key: Only calls whose key contains this match.
@@ -135,12 +134,10 @@ class FaultyStore:
 
     @property
     def calls(self) -> Sequence[Call]:
-        """Every call so far."""
         return self._plan.calls
 
     @property
     def fired(self) -> Sequence[Fault]:
-        """The faults that have happened."""
         return self._plan.fired
 
     def assert_fired(self) -> None:

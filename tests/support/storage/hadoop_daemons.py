@@ -26,8 +26,6 @@ def write_conf(folder: Path, settings: Mapping[str, str], files: Sequence[str]) 
 
     Args:
         folder: Where processes are led by `HADOOP_CONF_DIR`; it is made.
-        settings: By their names.
-        files: Names of the files.
     """
     properties = "".join(
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
@@ -40,16 +38,7 @@ def write_conf(folder: Path, settings: Mapping[str, str], files: Sequence[str]) 
 
 
 def hadoop(folder: Path, options: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a class of Hadoop to its end.
-
-    Args:
-        folder: That of `running`.
-        options: Of Java.
-        words: The class, and its arguments.
-
-    Raises:
-        AssertionError: It failed.
-    """
+    """Run a class of Hadoop to its end."""
     done = subprocess.run(
         _command(folder, options, words), env=_environment(folder), cwd=folder, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=FORMAT_S, check=False,
@@ -66,12 +55,7 @@ def running(
 
     Args:
         folder: With the configuration in `conf`; logs go there, one for each class.
-        options: Of Java.
         daemons: Their classes, in the order of their start. They end in the other one.
-        ready: Whether they are.
-
-    Raises:
-        AssertionError: One ended, or they were not ready in time.
     """
     processes: dict[Path, subprocess.Popen[bytes]] = {}
 

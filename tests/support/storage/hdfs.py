@@ -28,7 +28,6 @@ class Hdfs:
     Attributes:
         namenode: Host and port of the NameNode, for clients that speak its own protocol, such as Spark.
         web: Host and port of its web server, for WebHDFS.
-        folder: Configuration, logs and data.
         user: The superuser, who started it.
     """
 
@@ -39,7 +38,6 @@ class Hdfs:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark's settings for it."""
         return {"spark.hadoop.dfs.replication": "1"}  # it is the client that says how many
 
     def location(self) -> str:
@@ -63,11 +61,7 @@ class Hdfs:
         return int(found["ContentSummary"]["length"]), int(found["ContentSummary"]["fileCount"])
 
     def shell(self, *words: str) -> str:
-        """What a command of `hadoop fs` says.
-
-        Raises:
-            AssertionError: It failed.
-        """
+        """What a command of `hadoop fs` says."""
         return hadoop(self.folder, JAVA, "org.apache.hadoop.fs.FsShell", *words).stdout
 
     def ready(self) -> bool:
@@ -85,18 +79,13 @@ class Hdfs:
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """HDFS, for the tests of a process."""
     with run_hdfs(tmp_path_factory.mktemp("hdfs")) as found:
         yield found
 
 
 @contextmanager
 def run_hdfs(folder: Path) -> Iterator[Hdfs]:
-    """HDFS until the end of the `with`.
-
-    Args:
-        folder: An empty one for its configuration, logs and data.
-    """
+    """HDFS until the end of the `with`."""
     rpc, web, *of_datanode = (f"127.0.0.1:{port}" for port in free_ports(5))
     hdfs = Hdfs(rpc, web, folder, getpass.getuser())
     settings = {

@@ -35,8 +35,6 @@ class KilledClient:
     Attributes:
         when: Whether the fatal request still reaches the service.
         request: Which one is fatal, counted from 1; none for 0.
-        requests: The operations of boto3 that were asked for.
-        over: Whether it was killed.
     """
 
     when: When

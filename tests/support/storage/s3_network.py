@@ -28,7 +28,6 @@ class Network:
     Attributes:
         seen: The servers as one: its address is the network's.
         cut: Buckets to which no request gets.
-        refused: How many requests were cut off.
     """
 
     seen: S3Server
@@ -42,11 +41,7 @@ class Network:
 
 @contextmanager
 def network(servers: Mapping[str, S3Server]) -> Iterator[Network]:
-    """The network of a site.
-
-    Args:
-        servers: The server of each bucket.
-    """
+    """The network of a site."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -11,13 +11,7 @@ from tests.support.storage.s3_servers import ACCESS_KEY, SECRET_KEY, S3Server
 
 
 def use_profiles(servers: Mapping[str, S3Server], folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Let each bucket be reached at its server, by a profile with its name.
-
-    Args:
-        servers: The server of each bucket.
-        folder: For the file with the profiles.
-        patch: Undoes it.
-    """
+    """Let each bucket be reached at its server, by a profile with its name."""
     file = folder / "profiles"
     file.write_text(
         "".join(

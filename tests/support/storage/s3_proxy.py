@@ -21,10 +21,7 @@ class Fault:
         kind: `lose`: the server does it, and the answer never arrives. `truncate`: the answer's body ends in
             the middle. `corrupt`: one byte of it is another one. `reset`: the server never sees the request.
             `busy`: 503 SlowDown. `deny`: 403 AccessDenied.
-        method: Of the request.
         part: Only requests with this in their path or query.
-        times: How often.
-        fired: How often it happened.
     """
 
     kind: Kind
@@ -39,10 +36,8 @@ class Proxy:
     """A running proxy.
 
     Attributes:
-        endpoint: Its address.
         faults: What it does; tests append to it.
         requests: Method and path of every request that came.
-        sent_bytes: How many bytes all requests brought.
         ignored: Headers (in lower case) that never reach the server, as if it did not know them.
     """
 

@@ -43,9 +43,7 @@ class S3Server:
     """A running server with one bucket, `BUCKET`.
 
     Attributes:
-        endpoint: Its address.
         catalog: The address of its REST catalog of Iceberg tables; empty where it runs none.
-        pid: Its process.
     """
 
     endpoint: str
@@ -54,7 +52,6 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes boto3 use it."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -112,7 +109,6 @@ def run_seaweedfs(folder: Path, *, tables: str | None = None) -> Iterator[S3Serv
     """SeaweedFS: a real object store, with credentials that it checks; for benchmarks, too.
 
     Args:
-        folder: An empty one for its data, its log and its users.
         tables: A bucket of Iceberg tables, which then have a REST catalog.
     """
     users = folder / "s3.json"
@@ -226,8 +222,6 @@ def _running(
 
     Args:
         command: Chooses ports; the one of S3, and the command.
-        folder: For its log.
-        environment: What it gets besides the path.
     """
     log = folder / "log"
     for tries_left in reversed(range(STARTS)):

@@ -18,11 +18,7 @@ from streambank.storage.names import is_temporary
 
 
 class SmallDisk:
-    """A mounted file system of some MB.
-
-    Args:
-        folder: Where it is mounted.
-    """
+    """A mounted file system of some MB."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +42,6 @@ class SmallDisk:
                 (self.folder / f"file-{number}").touch()
 
     def free(self) -> None:
-        """Give back what was taken."""
         for path in (self._filler, *self.folder.glob("file-*")):
             path.unlink(missing_ok=True)
 
@@ -60,8 +55,6 @@ def small_disk(folder: Path, size_bytes: int = 16 << 20, *, files: int | None = 
     """Mount one for the `with` block.
 
     Args:
-        folder: Where; it is made.
-        size_bytes: How large.
         files: How many files it can have; None for enough.
 
     Raises:
@@ -94,7 +87,6 @@ class FullStore(LocalStore):
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another file."""
         return self._files is not None
 
     @full.setter
