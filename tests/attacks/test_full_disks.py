@@ -39,13 +39,6 @@ class Story:
     """A job with a copy of its state and two savepoints, made anew before each attack.
 
     A process remembers which locks of which records it has let go of, so that no records are there twice.
-
-    Args:
-        place: Where the jobs are made, one after the other.
-
-    Attributes:
-        made: The job.
-        saved: Its savepoints in the beginning.
     """
 
     def __init__(self, place: Path) -> None:
@@ -68,7 +61,6 @@ class Story:
 
     @property
     def folder(self) -> Path:
-        """Where the job is."""
         return self.place / f"job-{self.number}"
 
     @property

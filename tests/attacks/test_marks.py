@@ -103,7 +103,6 @@ def test_without_a_key_a_note_that_stops_a_job_is_named(job: Job, folder: str) -
 
 
 def test_true_notes_are_signed_and_count(job: Job, key: Path) -> None:
-    """The negative control."""
     sign_records(job, by=BY)
     records = job.records()
     generation = records.generation()

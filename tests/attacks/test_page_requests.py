@@ -182,7 +182,6 @@ def test_a_get_changes_nothing(jobs: None, page_api: PageApi, monkeypatch: pytes
 
 @pytest.fixture
 def spoiled(jobs: None) -> Iterator[DatabaseValues]:
-    """What is kept of one job, to be spoiled by who can write there."""
     values = DatabaseValues(MINE)
     yield values
     for key in (LINE, part_key("status"), part_key("log")):

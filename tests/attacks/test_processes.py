@@ -37,7 +37,6 @@ def process_with(argument: str, user: int | None = None) -> Iterator[int]:
 
 @pytest.fixture
 def control(tmp_path: Path) -> JobControl:
-    """The records of a job."""
     return declare(tmp_path).records()
 
 

@@ -79,7 +79,6 @@ def test_what_says_nothing_of_the_driver_is_raised(tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
-    """A running job."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with managed_job(tmp_path, monkeypatch) as found:
         found.declare('[[jobs.flights.sinks]]\nkind = "idempotent-by-key"\n')

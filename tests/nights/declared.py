@@ -75,7 +75,6 @@ MORNING = (
 
 
 def recording_notifier(file: Path, to: str, more: str = "") -> str:
-    """A notifier as it is declared."""
     args = f'{{file = "{file}", to = "{to}"}}'
     return (
         f'{{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", args = {args}{more}}}'
@@ -96,12 +95,6 @@ def declaration(
     """The jobs file of a night.
 
     Args:
-        name: The job.
-        folder: Where everything of the job is.
-        application: Its program.
-        more: Lines of the job's own table.
-        tables: More tables of the job.
-        repository: Where its savepoints are.
         checkpoint: Where its checkpoint is; empty for a place below the folder.
         env: Variables of Airflow that its driver gets, too.
     """

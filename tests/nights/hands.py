@@ -45,16 +45,11 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ByRest:
-    """Acts through Airflow's REST API, as its UI does.
-
-    Attributes:
-        client: Of the API.
-    """
+    """Acts through Airflow's REST API, as its UI does."""
 
     client: Airflow
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        """See `Hands.trigger`."""
         for _ in range(TRIES - 1):
             with suppress(RestError):
                 return self.client.trigger(dag_id, conf)
@@ -62,7 +57,6 @@ class ByRest:
         return self.client.trigger(dag_id, conf)
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """See `Hands.answer`."""
         self.client.answer(dag_id, run_id, task_id, option)
 
 
@@ -71,9 +65,6 @@ class AtThePage:
     """Acts by clicks: on Streambank's page, and where that leads to in Airflow's UI.
 
     Attributes:
-        page: A window of a person who is signed in.
-        url: Airflow's.
-        job: The job.
         clicks: What was clicked, in order.
     """
 
@@ -83,7 +74,6 @@ class AtThePage:
     clicks: list[str] = field(default_factory=list)
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        """See `Hands.trigger`."""
         verb, answers = dag_id.removeprefix(f"{self.job}."), dict(conf)
         self._to_the_job()
         button = f"{BUTTONS.get(verb, verb.capitalize())}…"
@@ -108,7 +98,6 @@ class AtThePage:
         raise AssertionError(f"{dag_id} is refused: {self.page.text()[-600:]}")
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """See `Hands.answer`."""
         within = f"{DIALOG} footer"
         if not self.page.js(f"!!{_first(DIALOG)}"):
             self._to_the_job()

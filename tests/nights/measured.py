@@ -19,9 +19,7 @@ class Before:
     """Where the job was when the disaster began.
 
     Attributes:
-        at: When that was, in seconds since 1970.
         committed: When each batch was committed that the checkpoint retains, in seconds since 1970.
-        rows: The output.
     """
 
     at: float
@@ -30,12 +28,7 @@ class Before:
 
 
 def before(checkpoint: Store, rows: Iterable[int]) -> Before:
-    """Look where a job is.
-
-    Args:
-        checkpoint: Its current one.
-        rows: Its output.
-    """
+    """Look where a job is."""
     names = [name for name in checkpoint.names("commits") if name.isdigit()]
     committed = {int(name): checkpoint.stat(f"commits/{name}").mtime_ns / 1e9 for name in names}
     return Before(time.time(), committed, frozenset(rows))
@@ -53,7 +46,6 @@ def rpo(was: Before, restores: Sequence[Mapping[str, Any]]) -> tuple[float, int]
     Both are 0 where nothing was restored, or where nothing was processed after the savepoint.
 
     Args:
-        was: Where the job was.
         restores: What was restored since, the newest first.
     """
     if not restores or not was.committed:
@@ -67,10 +59,6 @@ def rto_s(was: Before, output: Store) -> float | None:
     """The time from the disaster to the first file of the output with a row that was not there before it.
 
     None where there is no such row.
-
-    Args:
-        was: Where the job was.
-        output: Its file sink.
     """
     written = [
         at_ms / 1000

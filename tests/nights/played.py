@@ -31,8 +31,6 @@ def play(site: Site, name: str, *, with_page: bool = False) -> Night:
     """Play a night to its end, whatever comes of it; what did.
 
     Args:
-        site: Where.
-        name: The night's.
         with_page: Have Streambank's page open, and let the person trigger and answer there.
     """
     title, happens = NIGHTS[name]

@@ -31,8 +31,6 @@ class Run:
     """A DAG run of a night.
 
     Attributes:
-        dag_id: Its DAG.
-        run_id: Its id.
         state: How it ended; `running` where it goes on.
         failed: Of each task that failed: the error codes in its log, the broken objectives, the errors that
             were found.
@@ -55,9 +53,7 @@ class Said:
 
     Attributes:
         view: Which of its views: the list, the card on Home, or the view of the job.
-        words: Its words, in their order on the page.
         after_s: How long after the harm they were there, in seconds.
-        picture: The file of a picture of that moment; empty for none.
     """
 
     view: str
@@ -71,24 +67,15 @@ class Night:
     """What came of one night.
 
     Attributes:
-        name: Its letter, as in the table.
-        title: What happened.
-        harmed_at: When the harm was done, in seconds since 1970.
         recovery_s: From the harm until rows that arrived after it were in the output; None where the job was
             not down.
         rpo_s: How much of what had been processed was processed again, since a savepoint was restored; 0
             where none was.
         batches_again: The same in batches.
         rto_s: From the harm until the first new row was in the output; None where there was none.
-        acts: What a person did, in order.
-        runs: The job's DAG runs since the harm.
-        alerts: What the notifiers of the job were given since the harm.
         rows: How many rows a run that is never disturbed gives.
-        lost: How many of them are not in the output.
         repeated: How many rows of the output are there once too often.
         with_page: Whether Streambank's page was open, and the person acted there.
-        said: What the page said since the harm, the earliest first.
-        clicks: What the person clicked there, in order.
         took_s: How long the night was.
         failure: What was not as it must be; empty for a good night.
     """
@@ -114,7 +101,6 @@ class Night:
 
 
 def table(nights: Sequence[Night]) -> str:
-    """The nights as a table in Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for night in nights:
         red = [

@@ -50,14 +50,8 @@ class Scene:
     """One night: a job, a person on call, and what happens.
 
     Attributes:
-        site: Where it is played.
-        night: What came of it.
-        fed: The rows that have arrived, in order.
         begun: When the harm was done, by the monotonic clock; None before.
-        verbs: Its DAGs that are looked at.
         at: At which of its two sites the job is; empty for a job that has one.
-        hands: How the person triggers and answers.
-        page: The page that is open meanwhile; None for none.
     """
 
     site: Site
@@ -78,22 +72,18 @@ class Scene:
 
     @property
     def name(self) -> str:
-        """The job's."""
         return f"orders_{self.night.name}"
 
     @property
     def folder(self) -> Path:
-        """Where everything of the job is."""
         return self.site.folder / self.name
 
     @property
     def jobs_file(self) -> Path:
-        """Its declaration."""
         return self.folder / "streaming_jobs.toml"
 
     @property
     def job(self) -> Job:
-        """The declared job."""
         job = load_jobs(self.jobs_file).job(self.name)
         return job.at_site(self.at) if self.at else job
 
@@ -109,7 +99,6 @@ class Scene:
 
     @property
     def repository(self) -> Path:
-        """The job's repository, which no other night has."""
         return self.folder / "repository"
 
     @property
@@ -119,23 +108,19 @@ class Scene:
 
     @property
     def application(self) -> Path:
-        """The job's program, of which each night has a copy."""
         return self.folder / "app" / APPLICATION.name
 
     @property
     def output(self) -> Path:
-        """The file sink."""
         return self.folder / "out"
 
     @property
     def checkpoint(self) -> Path:
-        """The current generation's directory."""
         path = local_path(self.watched.checkpoint().uri)
         assert path is not None
         return path
 
     def dag(self, verb: str) -> str:
-        """The id of one of the job's DAGs."""
         return f"{self.name}.{verb}"
 
     # Before the harm
@@ -144,9 +129,7 @@ class Scene:
         """Declare the job, and wait for its DAGs.
 
         Args:
-            more: Lines of the job's own table.
             verbs: DAGs that this night needs besides the usual ones.
-            places: As `declaration` takes them.
         """
         self.verbs += tuple(verbs)
         (self.folder / "in").mkdir(parents=True)
@@ -205,7 +188,6 @@ class Scene:
         return run
 
     def savepoint(self) -> None:
-        """Take one."""
         self.must_end("savepoint", self.site.airflow.client.trigger(self.dag("savepoint")), "success")
 
     def stop(self) -> None:
@@ -234,24 +216,20 @@ class Scene:
         return self.hands.trigger(self.dag(verb), conf or {})
 
     def pause(self, verb: str) -> None:
-        """Pause a DAG."""
         self.night.acts.append(f"pause {verb}")
         path = f"/api/v2/dags/{self.dag(verb)}"
         self.site.airflow.client.call("PATCH", path, {"is_paused": True})
 
     def unpause(self, verb: str) -> None:
-        """Unpause a DAG."""
         self.night.acts.append(f"unpause {verb}")
         self.site.airflow.client.unpause(self.dag(verb))
 
     def mark(self, verb: str, run: str, task_id: str, state: str) -> None:
-        """Mark a task."""
         self.night.acts.append(f"mark {verb}/{task_id} {state}")
         path = f"/api/v2/dags/{self.dag(verb)}/dagRuns/{run}/taskInstances/{task_id}"
         self.site.airflow.client.call("PATCH", path, {"new_state": state})
 
     def mark_run(self, verb: str, run: str, state: str) -> None:
-        """Mark a run."""
         self.night.acts.append(f"mark {verb} {state}")
         self._change_run(self.dag(verb), run, state)
 
@@ -277,8 +255,6 @@ class Scene:
         """Wait for the question of a run, read it, and answer it.
 
         Args:
-            verb: The DAG.
-            run: Its run.
             option: A pattern that one of the options matches, whatever their case.
 
         Returns:
@@ -310,11 +286,7 @@ class Scene:
         return self.site.airflow.wait_for_end(self.dag(verb), run, step)
 
     def question(self, verb: str, run: str) -> dict[str, Any]:
-        """What a run asks, once it does and a person has read it.
-
-        Raises:
-            AssertionError: It ends without a question, or does not ask in time.
-        """
+        """What a run asks, once it does and a person has read it."""
         client, found = self.site.airflow.client, list[dict[str, Any]]()
 
         def asked() -> bool:
@@ -370,7 +342,6 @@ class Scene:
         return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None, timeout_s)
 
     def end_state(self, verb: str, run: str) -> str | None:
-        """How a run has ended; None while it goes on."""
         state = self.site.airflow.run_state(self.dag(verb), run)
         return state if state in ENDED else None
 
@@ -384,7 +355,6 @@ class Scene:
         assert run.state == state, f"{run.dag_id} is {run.state}"
 
     def until_kept(self, run: str) -> None:
-        """Wait until a run of `<job>.run` watches the job."""
         state, dag_id = self.site.airflow.states, self.dag("run")
 
         def kept() -> bool:
@@ -403,7 +373,6 @@ class Scene:
         wait(watched, f"watcher {number} is there")
 
     def why(self, verb: str, run: str) -> str:
-        """What the failed tasks of a run say."""
         return self.site.airflow.client.why(self.dag(verb), run)
 
     def kill_driver(self) -> None:
@@ -411,7 +380,6 @@ class Scene:
         assert self.watched.kill_driver(), "there is no driver"
 
     def epoch(self) -> int:
-        """The epoch of the newest driver, or restore."""
         view = self.control.lease.view()
         return 0 if view is None else view.epoch
 

@@ -20,11 +20,7 @@ WAIT_S = 300.0
 
 
 def wait(look: Callable[[], bool], what: str, timeout_s: float = WAIT_S, every_s: float = 0.5) -> None:
-    """Wait until something holds.
-
-    Raises:
-        AssertionError: It does not in time.
-    """
+    """Wait until something holds."""
     deadline = time.monotonic() + timeout_s
     while not look():
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
@@ -36,8 +32,6 @@ class Site:
     """The Airflow, and where the nights' jobs are.
 
     Attributes:
-        airflow: It.
-        folder: Below it each night has a folder.
         serve: Starts a separate S3 server for a bucket, which all see from then on until it is killed.
     """
 

@@ -38,7 +38,6 @@ class Disaster:
     """One of the ten.
 
     Attributes:
-        title: What happens.
         not_recovered: What nothing here brings back.
     """
 
@@ -85,11 +84,7 @@ TEN: Mapping[str, Disaster] = {
 
 
 def newest(*, with_page: bool = False) -> dict[str, Night]:
-    """The newest record of each night that ended as it must, by its name.
-
-    Args:
-        with_page: Of those that were played with the page open, or of those that were not.
-    """
+    """The newest record of each night that ended as it must, by its name."""
     found: dict[str, Night] = {}
     for path in FOLDER.glob("*.json"):
         for data in json.loads(path.read_text(encoding="utf-8")):
@@ -105,11 +100,7 @@ def newest(*, with_page: bool = False) -> dict[str, Night]:
 
 
 def docs_table(nights: Mapping[str, Night]) -> str:
-    """The table of the docs, in Markdown.
-
-    Args:
-        nights: A record of each of the ten, by its name.
-    """
+    """The table of the docs, in Markdown."""
     rows = []
     for name, disaster in TEN.items():
         night = nights[name]

@@ -76,13 +76,10 @@ class OpenPage:
     """Three windows of the page, read by a thread.
 
     Args:
-        windows: Each view's.
-        job: The job.
         pictures: The beginning of the names of pictures: a picture of each view as it says something first.
 
     Attributes:
         said: What it has said since the harm, and not before it, the earliest first.
-        reads: How often each view was read since the harm.
     """
 
     def __init__(self, windows: Mapping[str, Chromium], job: str, pictures: Path) -> None:
@@ -104,11 +101,7 @@ class OpenPage:
         self._failed: dict[str, Exception] = {}
 
     def check_read(self) -> None:
-        """What a view did not say counts only where it was read.
-
-        Raises:
-            AssertionError: A view was never read since the harm.
-        """
+        """What a view did not say counts only where it was read."""
         unread = [f"{view} ({self._failed.get(view)})" for view, reads in self.reads.items() if not reads]
         assert not unread, f"never read since the harm: {', '.join(unread)}"
 
@@ -128,7 +121,6 @@ class OpenPage:
         self.reads = dict.fromkeys(self.reads, 0)
 
     def watch(self, stop: Event) -> None:
-        """Read all views, again and again."""
         while not stop.wait(LOOK_S):
             for view, page in self._windows.items():
                 try:
@@ -167,14 +159,7 @@ class OpenPage:
 
 @contextmanager
 def watched(person: Chromium, url: str, job: str, pictures: Path) -> Iterator[OpenPage]:
-    """The page in windows of a person's browser, until the end of the `with`.
-
-    Args:
-        person: A window of theirs; they are signed in.
-        url: Airflow's.
-        job: The job.
-        pictures: As `OpenPage` takes it.
-    """
+    """The page in windows of a person's browser, until the end of the `with`."""
     addresses = {LIST: "/plugin/streambank", CARD: "/", JOB: f"/plugin/streambank/{job}"}
     with ExitStack() as stack:
         windows = {view: stack.enter_context(person.window()) for view in addresses}

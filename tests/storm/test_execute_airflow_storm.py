@@ -62,8 +62,6 @@ class Place:
     """An Airflow worker, and what its tasks are about.
 
     Attributes:
-        folder: The checkpoint is in `checkpoint`; temporary files are in `tmp`.
-        repository: Where the savepoints go.
         conf: Spark properties that may be seen.
         properties: The file of those that may not.
     """
@@ -74,7 +72,6 @@ class Place:
     properties: Path
 
     def arguments(self, **more: Any) -> dict[str, Any]:
-        """Those of every operator."""
         return {
             "job": JOB,
             "spark_conn_id": "spark_here",
@@ -120,7 +117,6 @@ class Processes:
     """Looks at every process of this machine that works for a plan, again and again until the `with` ends.
 
     Attributes:
-        arguments: What each was started with.
         environments: The environments of those that run on the Airflow worker: spark-submit and the driver.
     """
 

@@ -55,9 +55,7 @@ class Story(ReleaseStory):
     """The story of a job with a primary on one S3 server and a standby on another.
 
     Args:
-        folder: Where the checkpoints, the input and the output are.
         own_outputs: The standby writes to a separate directory; else to that of the primary.
-        two_queries: The job has two, each with an output.
     """
 
     def __init__(self, folder: Path, *, own_outputs: bool, two_queries: bool = False) -> None:
@@ -98,7 +96,6 @@ args = {arguments}
         )
 
     def at(self, site: str) -> Mapping[str, Any]:
-        """How the job is doing at a site."""
         answer = streambank("job", "status", f"{NAME}@{site}", "--jobs", self.jobs, "--json")
         assert answer.code == 0, answer.err
         found: Mapping[str, Any] = answer.document
@@ -119,7 +116,6 @@ args = {arguments}
         poll(planned, timeout_s=60)
 
     def second_rows(self) -> Counter[str]:
-        """How often each key is in the output of the second query."""
         own, self.out = self.out, self.out.with_name(f"{self.out.name}-second")
         try:
             return self.rows()

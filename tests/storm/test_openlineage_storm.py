@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.airflow_face.openlineage import openlineage_environment
 from tests.support.checkpoint.recorded import unpack
-from tests.support.wheels import built_wheel, run
+from tests.support.venvs import LOCKS
+from tests.support.wheels import UV, built_wheel, run, whole_environment
 
 pytestmark = [pytest.mark.storm, pytest.mark.airflow, pytest.mark.timeout(1200)]
+
+# An environment with the wheel, everything that is here, and OpenLineage's provider beside it.
+
+
+def openlineage_environment(wheel: Path, folder: Path) -> Path:
+    """Such an environment. What is added is fetched by its hashes."""
+    whole_environment(wheel, folder)
+    install = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    python = ["--python", str(folder / "bin" / "python")]
+    environment = {**os.environ, "UV_CACHE_DIR": str(UV.parent.parent / "cache")}
+    lock = ["--requirement", str(LOCKS / "openlineage.lock")]
+    subprocess.run([*install, *python, *lock], check=True, env=environment)
+    return folder
+
 
 SECRET = "hunter2-of-the-store"
 JOBS = """

@@ -113,7 +113,6 @@ class Stream:
     foretold: Verdict | None = None
 
     def verdicts(self, query: str, **objectives: Declared) -> Mapping[str, Verdict]:
-        """Judged now."""
         job = replace(self.job, sla=SlaPolicy(objectives))
         return {one.objective: one for one in assess_job(job, query=query).verdicts}
 

@@ -49,8 +49,6 @@ BY_JOIN_KEY = "key.field0 < 'k5'"
 
 @dataclass(frozen=True)
 class There:
-    """A cluster, and a Python with nothing installed for its executors."""
-
     cluster: Cluster
     python: Path
 

@@ -77,10 +77,7 @@ class Story:
     """A stopped job with two savepoints and six batches since, each place on a disk of its own.
 
     Attributes:
-        folder: Where the disks are.
-        disks: The mounted ones by place; empty where files are refused instead.
         full: What is full of those that are not mounted.
-        refused: How many files were.
     """
 
     folder: Path
@@ -94,7 +91,6 @@ class Story:
 
     @property
     def arguments(self) -> dict[str, tuple[str | Path, ...]]:
-        """What each command is called with."""
         repository, target = self.folder / "repository/savepoints", self.folder / "target"
         job = ("--job", "flights", "--jobs", self.jobs)
         return {

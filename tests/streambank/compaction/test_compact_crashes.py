@@ -47,11 +47,7 @@ def do_purge(base: Store) -> object:
 def each_crash(
     kind: Kind, to: Path | None, work: Callable[[Store], object], prepare: Callable[[Store], object]
 ) -> int:
-    """Do the work once for each of its calls, and let that call fail; then look, go on, and look again.
-
-    Returns:
-        How many faults there were.
-    """
+    """Do the work once for each of its calls, and let that call fail; then look, go on, and look again."""
     whole = contents(write_with_garbage(MemoryStore()).store)
     needed = closure(copied(whole).child("ck"))
     clean = copied(whole, to)

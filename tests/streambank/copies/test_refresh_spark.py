@@ -53,7 +53,6 @@ def path(uri: str) -> Path:
 
 
 def rows(output: Path) -> Counter[str]:
-    """How often each key is in an output, by the sink's own log."""
     found: set[str] = set()
     log = output / "_spark_metadata"
     for entry in log.glob("[0-9]*"):

@@ -41,11 +41,7 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watched:
-    """The job `flights` with its records and one savepoint, whose checkpoint and output a busy query writes.
-
-    Args:
-        folder: Where everything of it is.
-    """
+    """The job `flights` with its records and one savepoint, whose checkpoint and output a busy query writes."""
 
     def __init__(self, folder: Path) -> None:
         self.job: Job = declare(folder)

@@ -24,7 +24,6 @@ NOTHING = {"main": {"triggered": False, "batch": -1}}
 
 
 def at(minute: float) -> datetime:
-    """A moment, in minutes from now."""
     return NOW + timedelta(minutes=minute)
 
 

@@ -40,11 +40,9 @@ class Shop:
 
     @property
     def table(self) -> str:
-        """The path of the table."""
         return self.declared[0].path
 
     def run(self, batches: int) -> None:
-        """Commit some batches of two rows."""
         for _ in range(batches):
             batch = self.job.live.next_batch
             self.job.live.plan()
@@ -54,14 +52,12 @@ class Shop:
         self.control.record_query(None, facts)
 
     def take(self) -> str:
-        """A savepoint of the newest batch."""
         facts = self.control.query_facts(None) or {}
         sinks = sinks_of(facts, self.job.checkpoint, Brokers(), self.declared)
         request = TakeRequest(self.job.checkpoint, self.job.repository, JOB, sinks=sinks)
         return take(request).savepoint
 
     def request(self, savepoint: str, **options: Any) -> RestoreRequest:
-        """A restore into the next generation."""
         options = {"declared_sinks": self.declared, **options}
         return RestoreRequest(
             self.job.repository, savepoint, generation=self.control, by=BY, opener=quick_store, **options

@@ -33,7 +33,6 @@ class Work:
     """Something that may die, and what must be true once it was done.
 
     Attributes:
-        do: The work.
         listed: Batches that are listed then.
         files: How many files with objects there are then.
     """

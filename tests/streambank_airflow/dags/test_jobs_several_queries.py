@@ -48,7 +48,6 @@ def restore(managed: Managed, **answers: Any) -> Any:
 
 
 def generations(managed: Managed) -> dict[str, tuple[int, str | None]]:
-    """Number of each query's current generation, and the savepoint that it is from."""
     found = {query: managed.control.generation(query) for query in QUERIES}
     return {query: (one.number, one.from_savepoint) for query, one in found.items() if one is not None}
 

@@ -53,8 +53,6 @@ def missed(managed: Managed, run_id: str, state: DagRunState = DagRunState.QUEUE
     """Queue a run of the restore, let its deadline pass, and give back what Airflow's triggerer gets.
 
     Args:
-        managed: The job.
-        run_id: The run.
         state: In which the run is when its deadline passes.
     """
     dag = build_dags(managed.jobs_file)["flights.restore"]

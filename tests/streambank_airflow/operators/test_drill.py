@@ -57,7 +57,6 @@ def copies(managed: Managed) -> list[Path]:
 
 
 def reports(managed: Managed) -> list[dict[str, Any]]:
-    """Of the job's drills, the newest first."""
     return list(drills_of(managed.control))
 
 

@@ -36,7 +36,6 @@ def runs(dag_id: str) -> list[Any]:
 
 
 def is_paused(dag_id: str) -> bool:
-    """Whether Airflow has paused a DAG."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
 

@@ -48,5 +48,4 @@ def test_the_checkpoint_of_a_killed_driver_gives_an_exact_savepoint(
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

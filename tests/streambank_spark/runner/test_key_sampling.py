@@ -198,5 +198,4 @@ def batches(folder: Path) -> list[str]:
 
 
 def result(folder: Path, batch: int) -> list[tuple[str, int]]:
-    """What a batch gave."""
     return [(user, n) for user, n in json.loads((folder / f"out/{batch}.json").read_text())]

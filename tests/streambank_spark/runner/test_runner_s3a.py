@@ -84,13 +84,11 @@ class Flights:
 
     @property
     def checkpoint(self) -> str:
-        """The location of the current generation."""
         generation = self.job.records().generation()
         return generation.location if generation else self.job.checkpoint
 
     @property
     def committed(self) -> int:
-        """The newest committed batch."""
         last = batches_of(self.checkpoint).committed
         return -1 if last is None else last
 

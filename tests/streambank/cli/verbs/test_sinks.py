@@ -40,11 +40,9 @@ class Orders:
 
     @property
     def job(self) -> Job:
-        """Its declaration."""
         return load_jobs(self.file).job("orders")
 
     def run(self, batches: int) -> None:
-        """Commit some batches of two rows."""
         for _ in range(batches):
             batch = self.live.next_batch
             self.live.plan()
@@ -56,7 +54,6 @@ class Orders:
         control.record_query(None, facts)
 
     def shown(self, *options: str) -> str:
-        """What the verb prints."""
         return succeed("sinks", "orders", "--jobs", self.file, *options).out
 
 

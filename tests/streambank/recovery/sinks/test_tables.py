@@ -38,15 +38,7 @@ ROWS = 3
 
 @dataclass(frozen=True)
 class Shop:
-    """A job whose query wrote batches 0 to 7 to a Delta table and to a database; batch 4 is saved.
-
-    Attributes:
-        simulated: Its checkpoint and its repository.
-        job: Its declaration.
-        lake: The Delta table.
-        books: The database.
-        saved: The rows at the savepoint.
-    """
+    """A job whose query wrote batches 0 to 7 to a Delta table and to a database; batch 4 is saved."""
 
     simulated: SimulatedJob
     job: Job
