@@ -47,7 +47,6 @@ class Story:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Everything as it was."""
         if self.number:
             shutil.rmtree(self.folder)
         self.number += 1

@@ -43,7 +43,6 @@ def job(tmp_path: Path, app: Path) -> Job:
 
 
 def takes(job: Job, application: str | Path) -> bool:
-    """Whether the form takes an application."""
     try:
         check_form_upgrade(job, str(application), [])
     except InputError as error:

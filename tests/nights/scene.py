@@ -346,7 +346,6 @@ class Scene:
         return state if state in ENDED else None
 
     def must_end(self, verb: str, run: str, state: str, timeout_s: float = RUN_S) -> None:
-        """A run ends in a state."""
         found = self.end_of(verb, run, timeout_s)
         assert found == state, f"{verb} is {found}: {self.site.airflow.client.why(self.dag(verb), run)}"
 

@@ -39,7 +39,6 @@ class Run:
     checkpoint: Path
 
     def keys(self, spark: SparkSession, by: str) -> list[dict[str, Any]]:
-        """The largest keys."""
         arguments = ["--checkpoint", str(self.checkpoint), "--by", by, "--top", "9"]
         (operator,) = inspect_state(spark, parse(arguments))["operators"]
         found: list[dict[str, Any]] = operator["top"]

@@ -48,8 +48,6 @@ class NoBareDebianError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class BareDebian:
-    """A root."""
-
     folder: Path
 
     @classmethod

@@ -74,7 +74,6 @@ class TwoMasters:
         return next((place for place, web in enumerate(self.web) if alive_workers(web) == 1), -1)
 
     def kill_leader(self) -> int:
-        """Kill it with SIGKILL; which one it was."""
         led = self.leader()
         assert led >= 0, "no master leads: there is nothing to kill"
         os.kill(self.pids[led], signal.SIGKILL)

@@ -89,8 +89,6 @@ def _answers(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """One that runs."""
-
     port: int
 
     def ask(self, path: str, **parameters: str) -> Any:

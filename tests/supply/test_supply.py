@@ -33,8 +33,6 @@ def test_the_list_has_every_pin_with_its_hashes_and_is_valid() -> None:
 
 
 def fake_audit(monkeypatch: pytest.MonkeyPatch, answer: str | None, error: str = "") -> None:
-    """Let pip-audit answer so."""
-
     class Done:
         stderr = error
 

@@ -45,7 +45,6 @@ class Part:
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Read `2/4`."""
         number, slash, of = text.partition("/")
         part = cls(int(number), int(of)) if slash and number.isdecimal() and of.isdecimal() else None
         if part is None or not 1 <= part.number <= part.of:

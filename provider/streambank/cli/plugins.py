@@ -50,7 +50,6 @@ class Verbs(TyperGroup):
     """What other tools call a verb of ours, and what it is here."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A verb by name; None where there is none."""
         own = super().get_command(ctx, cmd_name)
         found: Any = own if own is not None else _load(self.prefix + cmd_name)
         if found is not None:

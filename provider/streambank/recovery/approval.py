@@ -158,7 +158,6 @@ def choices_of(restore: TogetherPlan, *, may_stop: bool) -> list[Choice]:
 
 
 def _lets_lack(choice: Choice) -> bool:
-    """Whether it lets an output lack files."""
     return not _ACCEPTS.isdisjoint({choice.sink, *choice.sink_of.values()})
 
 

@@ -33,7 +33,6 @@ class SinkChoices:
     of: Mapping[str, SinkChoice] = field(default_factory=dict)
 
     def __getitem__(self, path: str) -> SinkChoice:
-        """What is done with the sink of that path."""
         return self.of.get(path, self.default)
 
     def without_files(self, path: str) -> SinkChoice:

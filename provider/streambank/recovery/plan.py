@@ -104,7 +104,6 @@ class RestorePlan:
 
     @property
     def possible(self) -> bool:
-        """Whether the restore may go on as it is planned."""
         return not self.refusals
 
     @property

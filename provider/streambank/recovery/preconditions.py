@@ -20,7 +20,7 @@ from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.choosing.resolve import ANY_LINE, Chosen, next_ones
-from streambank.recovery.estimates import Estimate, estimates
+from streambank.recovery.estimates import estimates
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.sinks.reached import Reached
@@ -58,7 +58,7 @@ def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
         RefusedError: `other-records`: they are only guessed, and the job's are elsewhere.
     """
     name = QueryRef.parse(chosen.manifest.job).job
-    given = request.generation or request.control
+    given = request.records
     if given is not None and given.name != name:
         raise InputError(
             f"Savepoint {chosen.manifest.savepoint} is of job {name}, not of {given.name}.",
@@ -120,7 +120,7 @@ def lines_by(request: RestoreRequest, job: str | None = None) -> QueryLines:
     Raises:
         StreambankError: See `QueryLines.of`.
     """
-    control, asked = request.generation or request.control, request.job or job
+    control, asked = request.records, request.job or job
     if control is None or asked is None or QueryRef.parse(asked).job != control.name:
         return ANY_LINE
     return QueryLines.of(control, QueryRef.parse(asked).name)
@@ -179,6 +179,7 @@ def prepare(
             against.append(unknown)
     heads = candidate_heads(request.repository.store, manifest.job)
     lines = lines_by(request, manifest.job).knowing(heads)
+    size_bytes = sum(entry.size_bytes for entry in manifest.files)
     back = _taken_back(sinks, choices)
     if readers is None:
         readers = readers_of(back, request.jobs_file, manifest.job, request.restored_too)
@@ -190,7 +191,7 @@ def prepare(
         taken_at=manifest.taken_at,
         age_s=age_s(manifest),
         files=len(manifest.files),
-        bytes=sum(entry.size_bytes for entry in manifest.files),
+        bytes=size_bytes,
         rows=_rows(request, chosen),
         note=manifest.note,
         location=target.uri,
@@ -207,7 +208,7 @@ def prepare(
         passed_over=chosen.passed_over,
         watermark_ms=manifest.watermark_ms,
         read_again=_read_again(live, manifest, sinks.reached),
-        estimates=_estimates(request, manifest),
+        estimates=() if request.records is None else estimates(request.records, manifest.job, size_bytes),
         next=next_ones(request.repository, manifest, lines),
         as_of=chosen.as_of,
         skipped=tuple({one.savepoint: one for one in (*request.skipped, *chosen.skipped)}.values()),
@@ -287,11 +288,9 @@ def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[Stream
 
 def live_checkpoint(request: RestoreRequest, manifest: Manifest) -> str:
     """The checkpoint in which the query has gone on; the one that was saved where no other is known."""
-    current = (
-        request.generation.generation(QueryRef.parse(manifest.job).query)
-        if request.generation is not None
-        else None
-    )
+    if request.generation is None:
+        return manifest.checkpoint
+    current = request.generation.generation(QueryRef.parse(manifest.job).query)
     return current.location if current is not None else manifest.checkpoint
 
 
@@ -306,22 +305,14 @@ def _read_again(live: str, manifest: Manifest, reached: Reached | None) -> tuple
     return None if newest is None or newest <= manifest.batch else (manifest.batch + 1, newest)
 
 
-def _estimates(request: RestoreRequest, manifest: Manifest) -> tuple[Estimate, ...]:
-    control = request.generation or request.control
-    if control is None:
-        return ()
-    return estimates(control, manifest.job, sum(entry.size_bytes for entry in manifest.files))
-
-
 def _rows(request: RestoreRequest, chosen: Chosen) -> int | None:
     """Rows of state, by the files; else by what Spark said of the batch, where the job's records have it."""
     rows = state_rows(chosen.manifest)
     if rows is not None:
         return rows
     name = QueryRef.parse(chosen.manifest.job).job
-    given = request.generation or request.control
-    records = (given or JobControl.of_repository(request.repository.store, name)).store
-    return reported_rows(records, chosen.manifest)
+    records = request.records or JobControl.of_repository(request.repository.store, name)
+    return reported_rows(records.store, chosen.manifest)
 
 
 def _target(request: RestoreRequest, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:

@@ -90,11 +90,7 @@ def _said_of_output(begun: Mapping[str, Any]) -> str:
 
 
 def write_beside(opener: Opener, location: str, report: Mapping[str, Any]) -> str | None:
-    """Write a report beside a restored directory.
-
-    Returns:
-        Where it is; None where the directory is the root of its store, and has no beside.
-    """
+    """Write a report beside a restored directory; where it is, None for the root of a store."""
     parent, _, name = location.rstrip("/").rpartition("/")
     if not name or parent.endswith(("/", ":")):
         return None

@@ -99,8 +99,12 @@ class RestoreRequest:
 
     @property
     def sink_choices(self) -> SinkChoices:
-        """What is done with each sink."""
         return SinkChoices(self.sink, self.sink_of)
+
+    @property
+    def records(self) -> JobControl | None:
+        """The records of the job, where the caller names them."""
+        return self.generation or self.control
 
     @property
     def rolls_back(self) -> bool:

@@ -57,7 +57,6 @@ class TogetherPlan:
 
     @property
     def job(self) -> str:
-        """The job without a query."""
         return QueryRef.parse(next(iter(self.plans.values())).job).job
 
     @property
@@ -232,7 +231,6 @@ def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
 def _of_query(
     request: TogetherRequest, query: str, chosen: Mapping[str, Chosen] | None = None
 ) -> RestoreRequest:
-    """What is asked of one query."""
     each, job, chosen = request.each, request.job, chosen or request.chosen or {}
     if job is not None and request.query is None:
         check_each_named(job, request.savepoints)

@@ -152,7 +152,6 @@ class _Submitting(threading.Thread):
         self._exit_code = 0
 
     def run(self) -> None:
-        """Submit, and wait."""
         environment = driver_environment(
             os.environ, extra=OWN_PROGRAMS, settings=self._submission.environment
         )

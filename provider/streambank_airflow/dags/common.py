@@ -112,7 +112,6 @@ class DagFile:
             )
 
     def connection_of(self, job: Job) -> str:
-        """The connection of a job's tasks."""
         return job.airflow.connection or self.conn_id
 
     def job_args(self, job: Job) -> dict[str, Any]:

@@ -199,7 +199,6 @@ class RecoveryVerbs:
 
     @connected
     def plan_failover(self, request: FailoverRequest) -> FailoverPlan:
-        """What `failover` would do."""
         from streambank.failover.failover import plan_failover
 
         return plan_failover(request)

@@ -104,10 +104,9 @@ class RepositoryVerbs:
     def expire(
         self, ref: str, policy: Policy | None, *, dry_run: bool, by: Mapping[str, str]
     ) -> ExpireReport:
-        """Take savepoints of a job that a policy does not keep from the list.
+        """Take savepoints that a policy does not keep from the list; each query of a job is judged by itself.
 
         Args:
-            ref: `job`, which means its queries too, each judged by itself; or `job/query`.
             policy: None for the declared one.
 
         Raises:
@@ -150,10 +149,7 @@ class RepositoryVerbs:
         """Take savepoints of a job from the lists of its declared replicas.
 
         What the repository lists stays in each of them, and what the declared `replicate.retention` keeps. A
-        replica that fails keeps no other from its turn.
-
-        Args:
-            ref: `job`, which means its queries too, each judged by itself; or `job/query`.
+        replica that fails keeps no other from its turn. Each query of a job is judged by itself.
 
         Returns:
             Of each replica its location, and what came of it or why nothing did.
@@ -207,7 +203,6 @@ class RepositoryVerbs:
         """Copy what is damaged or missing in savepoints of a job from replicas that have it undamaged.
 
         Args:
-            ref: `job`, which means its queries too; or `job/query`.
             savepoint: Its id, the beginning of one, or `latest`; None for all of the job.
             sources: Replicas, the preferred one first; none for those that the job declares.
             dry_run: Read all the same, and write nothing.

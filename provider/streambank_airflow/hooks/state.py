@@ -32,7 +32,10 @@ _PLACES = "streambank_spark.rewrite.key_places"
 
 @dataclass(frozen=True, slots=True)
 class StateVerbs:
-    """What is done with the state of a job: `hook.state`."""
+    """What is done with the state of a job: `hook.state`.
+
+    The first argument of a verb is `job` or `job/query`.
+    """
 
     declared: DeclaredJobs
 
@@ -50,7 +53,6 @@ class StateVerbs:
         """Refuse a request that could not be carried out, before the job is stopped for it.
 
         Args:
-            ref: `job` or `job/query`.
             request: What is asked, as JSON.
             elsewhere: The Spark that does it has Python packages of its own.
 
@@ -66,9 +68,6 @@ class StateVerbs:
     @connected
     def foresee_rehearsal(self, ref: str) -> None:
         """Refuse a rehearsal that could not run the job's application, before a savepoint is made for it.
-
-        Args:
-            ref: `job` or `job/query`.
 
         Raises:
             StreambankError: As `streambank.drills.foreseen.foresee_rehearsal`.
@@ -157,7 +156,6 @@ class StateVerbs:
         """Run the job's own application on a copy of a savepoint that was made; see `rehearse_made`.
 
         Args:
-            ref: `job` or `job/query`.
             batches: How many batches of the live query are executed again; None for the declared number.
             say: Called when a step begins, in words.
 

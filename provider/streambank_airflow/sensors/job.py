@@ -94,7 +94,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         }
 
     def execute(self, context: Context) -> Any:
-        """Wait; the result says how the job was at the end."""
         with airflow_failures():
             self.check_deferrable()
             self.prepare(context)
@@ -110,7 +109,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         """What has to be settled before the first look."""
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
         with airflow_failures():
             trigger = self.make_trigger()
             if self._watcher is None:

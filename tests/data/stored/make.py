@@ -75,14 +75,12 @@ class Story:
             self.files += 1
 
     def committed(self, batch: int, checkpoint: str) -> None:
-        """Wait for a batch."""
         until = time.monotonic() + WAIT_S
         while not (self.folder / checkpoint / "commits" / str(batch)).exists():
             assert time.monotonic() < until, f"batch {batch} was not committed"
             time.sleep(0.2)
 
     def tell(self) -> None:
-        """All of it."""
         job, repository = ("words", "--jobs", "jobs.toml"), ("-r", "repository")
         self.arrive(4)
         self.ask("job", "start", *job, "--why", "the first start")

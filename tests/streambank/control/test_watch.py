@@ -264,7 +264,6 @@ def test_nor_a_new_one_for_a_watcher_of_the_version_before(
 
 
 def last_sign(control: JobControl, watcher: Watcher, ago: timedelta) -> None:
-    """Its last sign is so old."""
     data = {"id": watcher.identity, "at": to_json_time(utc_now() - ago), "next_s": 60.0, "desired": 1}
     control.store.write(control.watches.records.key(watcher.number, ".beat"), encode_json(data))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError, StorageError
+from streambank.core.errors import StorageError
 from streambank.declaration.credentials import is_credential
 from streambank.job.start import start_job
 from tests.support.jobs.declared import BY, declare, fake_launcher
@@ -84,13 +84,6 @@ def test_a_credential(name: str) -> None:
 )
 def test_what_only_leads_to_one_is_none(name: str) -> None:
     assert not is_credential(name)
-
-
-def test_a_job_that_holds_one_is_refused_without_its_value(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        declare(tmp_path, more='[jobs.flights.spark]\nspark.ssl.keyPassword = "hunter2"')
-    assert caught.value.code == "bad-declaration" and "it is a credential" in caught.value.message
-    assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_start_that_fails_shows_none(folder: Path) -> None:

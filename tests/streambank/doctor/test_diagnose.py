@@ -29,7 +29,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.copied_job import CopiedJob
-from tests.support.jobs.declared import ELSEWHERE, declare, write_jobs
+from tests.support.jobs.declared import ELSEWHERE, declare, declare_recorded, write_jobs
 from tests.support.jobs.managed_job import Managed, managed_job
 from tests.support.sinks.lake import Lake
 from tests.support.sla.progress_records import BEGIN, line, operator
@@ -49,16 +49,8 @@ def codes(findings: tuple[Finding, ...], *severities: str) -> set[str]:
     return {one.code for one in findings if one.severity in wanted}
 
 
-def job_with(folder: Path, name: str, more: str = "") -> Job:
-    """The job `flights` whose checkpoint is a recorded one."""
-    job = declare(folder, more=more)
-    (folder / "checkpoints").mkdir()
-    (unpack(name, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
-    return job
-
-
 def test_a_sink_that_is_not_guarded_and_a_source_that_cannot_be_repeated(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS)
     records = job.records()
     records.generations().ensure_first(job.checkpoint, by={"user": "test"})
     records.record_query(None, {"sink": "ForeachBatchSink", "kafka": {"streams": ["socket"], "sink": None}})
@@ -108,7 +100,9 @@ def test_a_checkpoint_beside_its_savepoints(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_the_checkpoint_keeps_is_named(tmp_path: Path) -> None:
-    job = job_with(tmp_path, ROCKSDB, more='[jobs.flights.spark]\n"spark.sql.shuffle.partitions" = "8"\n')
+    job = declare_recorded(
+        tmp_path, ROCKSDB, more='[jobs.flights.spark]\n"spark.sql.shuffle.partitions" = "8"\n'
+    )
     (found,) = diagnose_job(job, machine=MACHINE)
     (kept,) = [one for one in found.findings if one.code == "setting-without-effect"]
     assert (kept.severity, kept.file) == ("info", "offsets/7")
@@ -117,7 +111,7 @@ def test_a_setting_that_the_checkpoint_keeps_is_named(tmp_path: Path) -> None:
 
 
 def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS)
     record(job, memoryUsedBytes=1_000_000)
     keep_hot_keys(job.records(), None, of="x", batch=1, operators=[])
     machine = Machine(
@@ -131,7 +125,7 @@ def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Pat
 
 
 def test_why_the_traffic_of_a_job_is_not_measured_is_named(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS, "[jobs.flights.hot_keys]\n")
+    job = declare_recorded(tmp_path, HDFS, more="[jobs.flights.hot_keys]\n")
 
     def told() -> str:
         (found,) = diagnose_job(job, machine=MACHINE)
@@ -169,7 +163,7 @@ def test_a_driver_that_is_older_than_the_table_hot_keys_is_named(
 
 def test_a_declared_job_is_held_against_what_it_declares(tmp_path: Path) -> None:
     more = 'master = "local[2]"\nspark = {"spark.driver.memory" = "1g"}\n'
-    job = job_with(tmp_path, HDFS, more)
+    job = declare_recorded(tmp_path, HDFS, more=more)
     Path(job.application).write_text('spark.readStream.option("cleanSource", "delete")')
     record(job, memoryUsedBytes=2_500_000_000)
     hot = {"operator": 0, "keys": 9, "times_mean": 40.0, "rows": 1, "partitions": [1]}
@@ -185,14 +179,14 @@ def test_a_declared_job_is_held_against_what_it_declares(tmp_path: Path) -> None
 
 
 def test_rocksdb_of_a_declared_job(tmp_path: Path) -> None:
-    job = job_with(tmp_path, ROCKSDB, 'spark = {"spark.local.dir" = "/nfs/x"}\n')
+    job = declare_recorded(tmp_path, ROCKSDB, more='spark = {"spark.local.dir" = "/nfs/x"}\n')
     record(job, memoryUsedBytes=8 << 30, commitTimeMs=4000)
     (found,) = diagnose_job(job, machine=MACHINE)
     assert codes(found.findings) >= {"rocksdb-memory", "rocksdb-without-changelog", "rocksdb-local-dir"}
 
 
 def test_the_output_of_the_last_driver_is_looked_at(tmp_path: Path) -> None:
-    job = job_with(tmp_path, "4.3.0/file-sink")
+    job = declare_recorded(tmp_path, "4.3.0/file-sink")
     output = tmp_path / "unpacked/output"
     job.records().record_query(None, {"sink": f"FileSink[file:{output}]", "query_id": "q"})
     (found,) = diagnose_job(job, machine=MACHINE)
@@ -209,13 +203,13 @@ def test_a_disk_of_a_declared_job_that_is_full_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disks, "space_at", lambda path: replace(space_at(path), free_bytes=0))
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS)
     full = [one for found in diagnose_job(job) for one in found.findings if one.code == "no-free-space"]
     assert full and "the checkpoint" in full[0].cause.lower()
 
 
 def test_a_driver_elsewhere_has_disks_that_cannot_be_seen(tmp_path: Path) -> None:
-    job = job_with(tmp_path, ROCKSDB, 'spark = {"spark.local.dir" = "/nfs/x"}\n')
+    job = declare_recorded(tmp_path, ROCKSDB, more='spark = {"spark.local.dir" = "/nfs/x"}\n')
     records = job.records()
     there = type(records)(records.store, "flights", here=ELSEWHERE)
     there.lease.acquire([])
@@ -272,7 +266,7 @@ def test_a_young_query_is_not_said_to_retain_little(tmp_path: Path) -> None:
 
 
 def test_the_command_looks_at_a_declared_job(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS)
     file = tmp_path / "streaming_jobs.toml"
     answer = streambank("doctor", "--job", "flights", "--jobs", file, "--json").document
     assert (answer["job"], answer["checkpoint"]) == ("flights", job.checkpoint)
@@ -295,7 +289,7 @@ def test_the_command_finds_the_checkpoint_of_a_job_by_its_savepoints(tmp_path: P
 
 
 def test_a_repository_beside_a_declared_job_is_the_one_that_is_looked_at(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS)
     file = tmp_path / "streaming_jobs.toml"
     other = tmp_path / "other"
     succeed("take", job.checkpoint, "-r", other, "--job", "flights")

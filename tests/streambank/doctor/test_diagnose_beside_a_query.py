@@ -41,7 +41,7 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Watched:
-    """The job `flights` with its records and one savepoint, whose checkpoint and output a busy query writes."""
+    """The job `flights` with its records and one savepoint; a busy query writes its checkpoint and output."""
 
     def __init__(self, folder: Path) -> None:
         self.job: Job = declare(folder)

@@ -11,7 +11,6 @@ import pytest
 
 from streambank.core.errors import RefusedError, StorageError
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import damage as damaged
 from streambank.driver.damage import unloadable
@@ -19,10 +18,10 @@ from streambank.driver.prepare import prepare_launch
 from streambank.job.hopeless import died_alike, hopeless_death
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
-from tests.support.checkpoint.recorded import unpack
-from tests.support.jobs.declared import BY, declare, fake_launcher, launched
+from tests.support.jobs.declared import BY, declare, declare_recorded, fake_launcher, launched
 from tests.support.refuses import refuses
 
+RECORDED = "3.5.9/hdfs-window"
 CUT_OFF = (
     "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: "
     "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during "
@@ -38,14 +37,6 @@ NETWORK = (
 )
 
 
-def job_with(folder: Path, *args: str, name: str = "3.5.9/hdfs-window") -> Job:
-    """The job `flights` whose checkpoint is a recorded one."""
-    job = declare(folder, *args)
-    (folder / "checkpoints").mkdir()
-    (unpack(name, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
-    return job
-
-
 def cut(folder: Path) -> str:
     """Cut off the newest delta, as a disk that was full does; its path."""
     state = folder / "checkpoints/flights/state/0/0"
@@ -57,7 +48,7 @@ def cut(folder: Path) -> str:
 def test_a_start_on_a_damaged_checkpoint_is_refused_with_the_savepoint_to_restore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     prepare_launch(job, job.records(), by=BY)
     (taken,) = savepoint_job(job, by=BY).savepoints.values()
     prepare_launch(job, job.records(), by=BY)
@@ -73,13 +64,13 @@ def test_a_start_on_a_damaged_checkpoint_is_refused_with_the_savepoint_to_restor
 
 
 def test_a_damaged_checkpoint_without_a_way_out_is_left_to_spark(tmp_path: Path) -> None:
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     cut(tmp_path)
     prepare_launch(job, job.records(), by=BY)
 
 
 def test_a_repository_that_cannot_be_read_keeps_no_job_from_starting(tmp_path: Path) -> None:
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     savepoint_job(job, by=BY)
     cut(tmp_path)
     shutil.rmtree(tmp_path / "repository/savepoints")
@@ -89,7 +80,7 @@ def test_a_repository_that_cannot_be_read_keeps_no_job_from_starting(tmp_path: P
 
 @pytest.mark.parametrize("damage", [None, "offsets", "state/0/1"])
 def test_doctor_names_the_file_and_the_savepoint(tmp_path: Path, damage: str | None) -> None:
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     prepare_launch(job, job.records(), by=BY)
     (taken,) = savepoint_job(job, by=BY).savepoints.values()
     if damage == "offsets":
@@ -107,7 +98,7 @@ def test_doctor_names_the_file_and_the_savepoint(tmp_path: Path, damage: str | N
 
 
 def test_doctor_says_nothing_of_a_healthy_checkpoint(tmp_path: Path) -> None:
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     savepoint_job(job, by=BY)
     (diagnosis,) = diagnose_job(job)
     assert not {one.code for one in diagnosis.findings} & {"checkpoint-damaged", "damaged-snapshot"}
@@ -115,7 +106,7 @@ def test_doctor_says_nothing_of_a_healthy_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failure", [CUT_OFF, MISSING])
 def test_a_driver_that_died_of_its_state_is_not_tried_again(folder: Path, failure: str) -> None:
-    job = job_with(folder, "--fail", failure, "--die-after-lease", "1")
+    job = declare_recorded(folder, RECORDED, "--fail", failure, "--die-after-lease", "1")
     (taken,) = savepoint_job(job, by=BY).savepoints.values()
 
     with refuses(RefusedError, "state-not-loadable") as caught:
@@ -129,7 +120,7 @@ def test_a_driver_that_died_of_its_state_is_not_tried_again(folder: Path, failur
 
 
 def test_what_a_driver_died_of_is_named_where_it_is_found(folder: Path) -> None:
-    job = job_with(folder, "--fail", CUT_OFF, "--die-after-lease", "1")
+    job = declare_recorded(folder, RECORDED, "--fail", CUT_OFF, "--die-after-lease", "1")
     path = cut(folder)  # nothing was saved, so the start is not refused
 
     with refuses(RefusedError, "checkpoint-damaged", match=path) as caught:
@@ -142,7 +133,7 @@ def test_what_a_driver_died_of_is_named_where_it_is_found(folder: Path) -> None:
 
 
 def test_what_may_pass_is_tried_again(folder: Path) -> None:
-    job = job_with(folder, "--fail", NETWORK, "--die-after-lease", "1")
+    job = declare_recorded(folder, RECORDED, "--fail", NETWORK, "--die-after-lease", "1")
     savepoint_job(job, by=BY)
     with refuses(StorageError, "driver-died") as caught:
         start_job(job, by=BY, launcher=fake_launcher(folder))
@@ -152,7 +143,7 @@ def test_what_may_pass_is_tried_again(folder: Path) -> None:
 
 def test_a_driver_that_has_loaded_its_state_did_not_die_of_it(tmp_path: Path) -> None:
     """Its log has what a task met that was tried again, or a snapshot that Spark repaired."""
-    job = job_with(tmp_path)
+    job = declare_recorded(tmp_path, RECORDED)
     (taken,) = savepoint_job(job, by=BY).savepoints.values()
     commits = tmp_path / "checkpoints/flights/commits"
     newest = max(commits.glob("[0-9]*"), key=lambda one: int(one.name))

@@ -14,18 +14,10 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery.foresee import foresee
-from tests.support.checkpoint.recorded import unpack
-from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.declared import BY, declare, declare_recorded
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
-
-
-def job_with(folder: Path, name: str) -> Job:
-    """The job `flights` whose checkpoint is a recorded one."""
-    job = declare(folder, more='master = "local[2]"\n')
-    (folder / "checkpoints").mkdir()
-    (unpack(name, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
-    return job
+LOCAL = 'master = "local[2]"\n'
 
 
 def refusal(job: Job, **order: Any) -> StreambankError:
@@ -54,7 +46,7 @@ def refusal(job: Job, **order: Any) -> StreambankError:
 def test_what_would_be_refused_once_the_job_is_stopped_is_refused_before(
     tmp_path: Path, name: str, order: dict[str, Any], code: str
 ) -> None:
-    assert refusal(job_with(tmp_path, name), **order).code == code
+    assert refusal(declare_recorded(tmp_path, name, more=LOCAL), **order).code == code
 
 
 @pytest.mark.parametrize(
@@ -73,11 +65,11 @@ def test_what_would_be_refused_once_the_job_is_stopped_is_refused_before(
 def test_what_can_be_done_or_only_spark_can_tell_is_let_through(
     tmp_path: Path, name: str, order: dict[str, Any]
 ) -> None:
-    foresee(job_with(tmp_path, name), None, order)
+    foresee(declare_recorded(tmp_path, name, more=LOCAL), None, order)
 
 
 def test_a_savepoint_has_to_be_old_enough_and_earlier(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS, more=LOCAL)
     order = {"operation": "compact", "idle_for_s": timedelta(days=30).total_seconds()}
     savepoint_job(job, by=BY, batch=6)
     early = refusal(job, **order)
@@ -94,7 +86,7 @@ def test_a_savepoint_has_to_be_old_enough_and_earlier(tmp_path: Path) -> None:
 def test_packages_that_are_missing_here_count_where_this_machine_does_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS, more=LOCAL)
     monkeypatch.setattr("streambank.checkpoint.rewritable.find_spec", lambda name: None)
     order = {"operation": "compact", "where": "true"}
     missing = refusal(job, **order)
@@ -113,14 +105,14 @@ def set_in_offset_log(folder: Path, name: str, before: str, after: str | None) -
 
 
 def test_checksums_of_rows_are_seen_before_the_stop(tmp_path: Path) -> None:
-    job = job_with(tmp_path, HDFS)
+    job = declare_recorded(tmp_path, HDFS, more=LOCAL)
     name = "spark.sql.streaming.stateStore.rowChecksum.enabled"
     set_in_offset_log(tmp_path, name, "false", "true")
     assert refusal(job, operation="compact", where="true").code == "row-checksum"
 
 
 def test_a_join_of_format_4_is_refused_by_name(tmp_path: Path) -> None:
-    job = job_with(tmp_path, "4.3.0/rocksdb-changelog-join3")
+    job = declare_recorded(tmp_path, "4.3.0/rocksdb-changelog-join3", more=LOCAL)
     order = {"operation": "compact", "where": "true", "operator": 0}
     foresee(job, None, order)
     name = "spark.sql.streaming.join.stateFormatVersion"
@@ -133,7 +125,7 @@ def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
     tmp_path: Path, after: str | None
 ) -> None:
     """A checkpoint that Spark 3.2 began has no such setting at all."""
-    job, order = job_with(tmp_path, ROCKSDB), {"operation": "rescale", "partitions": 5}
+    job, order = declare_recorded(tmp_path, ROCKSDB, more=LOCAL), {"operation": "rescale", "partitions": 5}
     foresee(job, None, order)
     set_in_offset_log(tmp_path, STRICT, "true", after)
     assert refusal(job, **order).code == "loose-distribution"
@@ -153,7 +145,7 @@ def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
 def test_a_join_and_a_key_of_one_column_say_where_their_rows_are(
     tmp_path: Path, name: str, refused: bool
 ) -> None:
-    job, order = job_with(tmp_path, name), {"operation": "rescale", "partitions": 5}
+    job, order = declare_recorded(tmp_path, name, more=LOCAL), {"operation": "rescale", "partitions": 5}
     set_in_offset_log(tmp_path, STRICT, "true", "false")
     if not refused:
         foresee(job, None, order)
@@ -163,7 +155,7 @@ def test_a_join_and_a_key_of_one_column_say_where_their_rows_are(
 
 
 def test_a_job_that_could_not_be_started_again_is_not_stopped(tmp_path: Path) -> None:
-    job, order = job_with(tmp_path, ROCKSDB), {"operation": "rescale", "partitions": 5}
+    job, order = declare_recorded(tmp_path, ROCKSDB, more=LOCAL), {"operation": "rescale", "partitions": 5}
     (tmp_path / "app.py").unlink()
     foresee(job, None, order)  # it does not run, so nothing is stopped
     job.records().set_desired("running", by=BY, why="a test")

@@ -56,7 +56,6 @@ class World:
         self.files = {info.path: (info.identity, self.store.read(info.path)) for info in self.store.list()}
 
     def put_back(self) -> None:
-        """Make it what was kept."""
         now = {info.path: info.identity for info in self.store.list()}
         for path in now.keys() - self.files.keys():
             self.store.delete(path)

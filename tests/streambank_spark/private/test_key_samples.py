@@ -37,7 +37,6 @@ def rows(spark: SparkSession, tmp_path: Path) -> DataFrame:
 
 
 def points(frame: DataFrame, *keys: str) -> list[SamplePoint]:
-    """What is sampled of a frame."""
     return observed(frame, 1.0, keys)[1]
 
 

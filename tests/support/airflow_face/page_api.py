@@ -28,8 +28,6 @@ ON = {"AIRFLOW__STREAMBANK__PAGE": "True"}
 
 @dataclass(frozen=True)
 class PageApi:
-    """The API server."""
-
     app: FastAPI
 
     def client(self, role: str | None = None) -> TestClient:

@@ -15,6 +15,7 @@ from streambank.driver.installed import Installation
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
+from tests.support.checkpoint.recorded import unpack
 from tests.support.paths import ROOT
 from tests.support.waiting import poll
 
@@ -69,6 +70,14 @@ ttl = "2s"
 
 def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> Job:
     return load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
+
+
+def declare_recorded(folder: Path, checkpoint: str, *args: str, more: str = "") -> Job:
+    """That job, with a recorded checkpoint."""
+    job = declare(folder, *args, more=more)
+    (folder / "checkpoints").mkdir()
+    (unpack(checkpoint, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
+    return job
 
 
 def launched(job: Job, **changes: Any) -> tuple[JobControl, LaunchSpec]:

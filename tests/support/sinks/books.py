@@ -13,8 +13,6 @@ ROWS = ("orders", "items")
 
 
 class Books:
-    """The database."""
-
     def __init__(self, url: str, query: str) -> None:
         self.url, self.query = url, query
         self._engine = create_engine(url, poolclass=NullPool)

@@ -61,7 +61,6 @@ class CellProcess:
     process: subprocess.Popen[str]
 
     def play(self, folder: Path, query: str, layout: str, *, batches: int, restored: int) -> None:
-        """Play a cell there."""
         assert self.process.stdin is not None and self.process.stdout is not None
         asked = [str(folder), query, layout, batches, restored]
         print(json.dumps(asked), file=self.process.stdin, flush=True)

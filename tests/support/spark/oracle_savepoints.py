@@ -64,7 +64,7 @@ def spread(saved: Sequence[Saved], count: int, *, below: int) -> list[Saved]:
 
 
 def check_savepoints(trial: Trial, savepoints: Savepoints, chosen: Iterable[Saved], truth: Rows) -> None:
-    """Each savepoint verifies, restores, goes on to the truth; newest first, since a sink is taken back."""
+    """Each savepoint verifies, restores, goes on to the truth; newest first: a sink is taken back."""
     for saved in sorted(chosen, key=lambda each: each.batch, reverse=True):
         assert savepoints.findings(saved) == []
         expected = trial.ordinary_restart(saved.batch) if trial.query.oracle == "restart" else truth

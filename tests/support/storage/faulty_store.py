@@ -75,8 +75,6 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call as it was recorded."""
-
     operation: str
     key: str
 

@@ -107,7 +107,6 @@ class Places:
         self._check_there(job)
 
     def pass_over(self, location: str, why: str) -> None:
-        """Remember what is wrong with a place, or a savepoint in it."""
         self.passed.append(PassedOver(location, why))
 
     def said(self) -> str:

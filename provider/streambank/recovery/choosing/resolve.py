@@ -224,7 +224,6 @@ def name_older(
 
 
 def _moments(repository: Repository, job: str) -> list[datetime]:
-    """When the savepoints of a query were taken."""
     return [one.taken_at for one in repository.candidates(job) if one.taken_at is not None]
 
 

@@ -291,7 +291,6 @@ def _no_place(job: Job, reference: str, places: Places) -> NotFoundError:
 
 
 def _parse(job: Job, reference: str) -> Reference:
-    """The reference, which has to be one of each query."""
     asked = parse_reference(reference)
     if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
         raise InputError(

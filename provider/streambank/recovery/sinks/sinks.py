@@ -122,7 +122,6 @@ class Sinks:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """By which path each is chosen for."""
         tables = [one.standing.path for one in self.tables]
         topics, others = [one.path for one in self.kafka], [one.path for one in self.unguarded]
         return (*(one.was for one in self.guarded), *tables, *topics, *others)

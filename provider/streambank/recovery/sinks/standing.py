@@ -91,7 +91,7 @@ def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:
 
 
 def _records_to_ask(request: RestoreRequest, manifest: Manifest) -> JobControl:
-    return records_to_ask(request.generation or request.control, request.repository, manifest)
+    return records_to_ask(request.records, request.repository, manifest)
 
 
 def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) -> None:

@@ -118,7 +118,6 @@ class NoSinkKnown(UnguardedStanding):
 
     @property
     def name(self) -> str:
-        """The sink as messages name it."""
         return "the output"
 
     @property

@@ -8,19 +8,14 @@ from collections import Counter
 import pytest
 
 from streambank.checkpoint.state.changes import RowChange, elements, hdfs_rows, head_of_changes
-from streambank.checkpoint.state.lz4 import STORED, header
 from streambank.checkpoint.state.unsafe_row import leaves
 from streambank.core.errors import FormatError
 from tests.support.checkpoint.doctor_inputs import columns
+from tests.support.checkpoint.lz4_streams import stored
 from tests.support.checkpoint.recorded import checkpoint
 from tests.support.refuses import refuses
 
 ALL = 1 << 20
-
-
-def stored(plain: bytes) -> bytes:
-    """A stream of LZ4 blocks that keeps the bytes as they are."""
-    return header(STORED, len(plain), len(plain), 0) + plain + header(STORED, 0, 0, 0)
 
 
 def changes(name: str, path: str) -> tuple[RowChange, ...]:

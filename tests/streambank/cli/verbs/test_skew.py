@@ -16,7 +16,6 @@ from tests.support.cli import streambank, succeed
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a `checkpoint`."""
     return unpack("4.3.0/rocksdb-window", tmp_path)
 
 

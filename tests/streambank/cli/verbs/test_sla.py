@@ -156,7 +156,6 @@ def test_watching_judges_until_somebody_ends_it(
 
 
 def held(page: Path) -> dict[str, Any]:
-    """The data in a page."""
     (found,) = re.findall(r'id="sb-held">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
     return dict(json.loads(found))
 

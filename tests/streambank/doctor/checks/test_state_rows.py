@@ -61,13 +61,11 @@ def only(seen: Any) -> Finding:
 def of(
     variables: Variables | None, value: Any, *changes: tuple[int, RowChange], family: str = "rows"
 ) -> Written:
-    """Changes of one state variable."""
     kept = Columns(family, KEY, value)
     return Written(StateColumns(0, "transformWithState", (kept,), variables), kept, changes)
 
 
 def texts(*values: str, **kinds: str) -> bytes:
-    """A row of strings."""
     head, rest = bytes(8), b""
     for value in values:
         at = 8 + 8 * len(values) + len(rest)

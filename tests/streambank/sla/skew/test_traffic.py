@@ -202,7 +202,6 @@ AT = utc_now().replace(microsecond=0)
 
 
 def record(hot_keys: Mapping[str, Any] | None) -> ProgressRecord:
-    """A progress record."""
     return ProgressRecord(AT, 1, "main", "run", 3, {}, hot_keys)
 
 
