@@ -13,6 +13,7 @@ and the reports of earlier restores tell how far the query got at least.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,15 +142,21 @@ class _Found:
 
     def look_at(self, place: str, query_id: str) -> bool:
         """Ask a checkpoint; false where nothing is there. One that cannot be asked leaves a doubt."""
+        is_there = True
         with self.asking(StorageError):
             batches = _batches(place, query_id)
             self.committed.append(batches.committed)
             self.planned.append(batches.planned)
-            return batches.committed is not None
-        return True
+            is_there = batches.committed is not None
+        return is_there
 
-    def asking(self, *also: type[StreambankError]) -> _Asking:
-        return _Asking(self, (FormatError, InputError, *also))
+    @contextmanager
+    def asking(self, *also: type[StreambankError]) -> Iterator[None]:
+        """An error of these kinds, while this is asked, means that the query may have got further."""
+        try:
+            yield
+        except (FormatError, InputError, *also) as error:
+            self.doubts.append(error.message.rstrip("."))
 
     def reached(self) -> Reached:
         committed = max((one for one in self.committed if one is not None), default=None)
@@ -163,23 +170,6 @@ class _Found:
             )
             doubts.append(f"its checkpoint {self.gone} is gone, and {known}")
         return Reached(committed, planned, "; ".join(doubts))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """An error of these kinds, while this is asked, means that the query may have got further."""
-
-    found: _Found
-    kinds: tuple[type[StreambankError], ...]
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, self.kinds):
-            return False
-        self.found.doubts.append(error.message.rstrip("."))
-        return True
 
 
 def _unlike(places: Iterable[str]) -> list[str]:
