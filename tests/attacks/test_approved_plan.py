@@ -22,6 +22,7 @@ from streambank_airflow.choices import (
 )
 from streambank_airflow.markdown import cell, code, filled, table
 from tests.support.jobs.declared import write_jobs
+from tests.support.refuses import refuses
 
 EVIL = (
     "/new` | x |\n| Warning | **none: all checks passed** |\n"
@@ -56,9 +57,8 @@ def job(tmp_path: Path) -> Job:
 
 def test_a_line_break_in_a_new_output_is_no_location(job: Job) -> None:
     out = job.checkpoint.rpartition("/")[0].removeprefix("file://") + "/out"
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-location"):
         check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new\n| Warning | none |"]), [job])
-    assert caught.value.code == "bad-location"
     check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new"]), [job])
 
 
@@ -88,9 +88,8 @@ def test_a_form_brings_no_condition_that_the_job_does_not_declare(job: Job) -> N
     assert where_choice(True, declared) == ("value.n < 3", False)
     assert where_choice(False, declared) == (None, False)
     for said, of in (("true", declared), ("value.n < 4", declared), (True, job), ("value.n < 3", job)):
-        with pytest.raises(InputError) as caught:
+        with refuses(InputError, "expression-not-declared"):
             where_choice(said, of)
-        assert caught.value.code == "expression-not-declared"
     free = replace(declared, compact=replace(declared.compact, expressions="any"))
     assert where_choice("value.n < 4", free) == ("value.n < 4", True)
     assert where_choice("value.n < 3", free) == ("value.n < 3", False)
@@ -169,9 +168,8 @@ def test_expressions_that_are_declared_for_a_query_are_of_that_query_alone(job: 
     assert bootstrap_choice(declared, NONE_MADE, "a")[0]["keys"] == ["k = a"]
     for query in ("b", None):
         for choice, asked in ((transform_choice, NONE_SET), (bootstrap_choice, NONE_MADE)):
-            with pytest.raises(InputError) as caught:
+            with refuses(InputError, "expression-not-declared"):
                 choice(declared, asked, query)
-            assert caught.value.code == "expression-not-declared"
 
 
 def test_sql_that_may_do_what_spark_may_comes_from_the_declaration(job: Job) -> None:
@@ -182,9 +180,8 @@ def test_sql_that_may_do_what_spark_may_comes_from_the_declaration(job: Job) -> 
             assert check_sql(one, said, from_form=True) == "SELECT k FROM source", "a form leaves nothing out"
         assert check_sql(one, True, from_form=False) == "SELECT k FROM source"
         assert check_sql(one, None, from_form=False) is None
-        with pytest.raises(InputError) as caught:
+        with refuses(InputError, "expression-not-declared"):
             check_sql(one, other, from_form=True)
-        assert caught.value.code == "expression-not-declared"
     assert check_sql(free, other, from_form=False) == other
     for refusing in (declared, job):
         with pytest.raises(InputError, match="no other SQL"):

@@ -24,6 +24,7 @@ from streambank.storage import open_store
 from streambank_spark.runner import entry
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.processes import child
+from tests.support.refuses import refuses
 
 WAIT = "import time; time.sleep(600)"
 
@@ -60,9 +61,8 @@ def test_a_launch_that_was_changed_since_runs_nothing(job: Job) -> None:
     arguments = launch_arguments(control, spec)
     assert entry.parse(arguments) == spec
     control.store.write(spec.key, encode_json(replace(spec, application="/theirs.py").to_dict()))
-    with pytest.raises(IntegrityError) as caught:
+    with refuses(IntegrityError, "changed-launch"):
         entry.parse(arguments)
-    assert caught.value.code == "changed-launch"
 
 
 @pytest.mark.parametrize("way", ["another-file", "a-link"])
@@ -138,9 +138,8 @@ def test_who_may_only_write_savepoints_steers_no_job(job: Job, tmp_path: Path) -
     assert not (tmp_path / "repository" / "jobs").exists()
     planted = JobControl.open(str(tmp_path / "repository" / "jobs"), job.name)
     planted.set_desired("running", by={"user": "eve"})
-    with pytest.raises(ConflictError) as caught:
+    with refuses(ConflictError, "records-twice"):
         job.records()
-    assert caught.value.code == "records-twice"
     planted.store.write("moved.json", b'{"to": "file:///of/eve"}')
     desired = job.records().desired()
     assert desired is not None and desired.state == "stopped"

@@ -30,6 +30,7 @@ from streambank_spark.state.staging import (
 from streambank_spark.submit.executor import submit_folder
 from tests.support.jobs.declared import declare
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 
 Shown = Callable[[Path], None]
 Lay = Callable[[Path, list[str]], AbstractContextManager[str]]
@@ -102,9 +103,8 @@ def test_what_is_only_found_there_stays(share: Path, shown: Shown) -> None:
     with a_savepoint(share, []):
         pass
     assert (found / "metadata").exists()
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "not-this-users"):
         remove_tree(open_store(found))
-    assert caught.value.code == "not-this-users"
 
 
 @pytest.mark.parametrize("lay", [a_savepoint, a_place_beside])

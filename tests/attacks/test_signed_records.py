@@ -26,6 +26,7 @@ from streambank.job.stop import stop_job
 from streambank.upgrade.record import newest_upgrade
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.refuses import refuses
 
 ELSEWHERE = "file:///tmp/somewhere-else"
 
@@ -69,9 +70,8 @@ def test_a_forged_generation_is_refused_wherever_it_would_decide(job: Job, key: 
     assert refusal(job) == "not-signed"
     shown = list(job.records().generations().records.history())
     assert "location" in shown[0].data and shown[1].data["error"] == "not-signed"
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "not-signed") as refused:
         job_status(job)
-    assert refused.value.code == "not-signed"
     assert "0000000002.json is not signed" in refused.value.message
 
 
@@ -124,16 +124,13 @@ def test_the_code_that_runs_cannot_be_forged(job: Job, key: Path, tmp_path: Path
     ids = {"instead_of": declared.identity, "instead_of_unread": declared.identity_unread}
     chosen = {**ids, "code": other.to_dict(), "by": {}}
     RecordStream(records.store, "chosen").append({**chosen, "at": "2026-11-25T10:00:00.000Z"})
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "not-signed"):
         as_chosen(job, records)
-    assert refused.value.code == "not-signed"
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "not-signed"):
         start_job(job, by=BY, launcher=fake_launcher(tmp_path))
-    assert refused.value.code == "not-signed"
     RecordStream(records.store, "upgrades").append({"state": "swapped"})
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "not-signed"):
         newest_upgrade(records)
-    assert refused.value.code == "not-signed"
 
 
 def test_a_launch_that_was_changed_is_nothing_to_go_back_to(job: Job, key: Path) -> None:
@@ -145,9 +142,8 @@ def test_a_launch_that_was_changed_is_nothing_to_go_back_to(job: Job, key: Path)
     records.store.write(spec.key, forged.encoded())
     assert proven_launch(records, spec.launch_id) is None
     RecordStream(records.store, "launched").append({"launch_id": spec.launch_id, "digest": forged.digest})
-    with pytest.raises(IntegrityError) as refused:
+    with refuses(IntegrityError, "not-signed"):
         proven_launch(records, spec.launch_id)
-    assert refused.value.code == "not-signed"
 
 
 def test_an_installation_that_has_lost_its_key_decides_nothing(
@@ -157,9 +153,8 @@ def test_an_installation_that_has_lost_its_key_decides_nothing(
     job.records().set_desired("running", by=BY)
     monkeypatch.delenv(VARIABLE)
     assert refusal(job) == "signing-key-missing"
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "signing-key-missing"):
         job.records().set_desired("stopped", by=BY)
-    assert refused.value.code == "signing-key-missing"
     with pytest.raises(RefusedError) as refused:
         job.records().generations().propose(taken=lambda location: False)
     assert refused.value.code == "signing-key-missing", "before a restore copies anything"

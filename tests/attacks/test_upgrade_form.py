@@ -14,6 +14,7 @@ from streambank_airflow.choices import FORM_SETTINGS, check_form_upgrade
 from streambank_airflow.dags.forms.recovery import upgrade_form
 from tests.support.jobs.declared import declare, write_jobs
 from tests.support.paths import ROOT
+from tests.support.refuses import refuses
 
 
 @pytest.fixture
@@ -180,6 +181,5 @@ def test_a_declaration_that_can_mean_nothing_is_a_mistake(tmp_path: Path, wrong:
     more = "[jobs.flights.upgrade]\napplications = "
     good = load_jobs(write_jobs(tmp_path, more=f'{more}["v2.py"]\n')).job("flights")
     assert good.upgrade.applications == ("v2.py",)
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "bad-declaration"):
         load_jobs(write_jobs(tmp_path, more=f"{more}{wrong}\n")).job("flights")
-    assert refused.value.code == "bad-declaration"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from streambank.advice.of_job import state_of_job
 from streambank.core.errors import InputError
 from tests.support.jobs.declared import declare
 from tests.support.paths import ROOT
+from tests.support.refuses import refuses
 
 RECORDS = ROOT / "tests/data/progress/4.3.0"
 
@@ -31,6 +30,5 @@ def test_a_job_that_never_ran_shows_no_state(tmp_path: Path) -> None:
 
 
 def test_a_query_that_the_job_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "which-query"):
         state_of_job(declare(tmp_path), "other")
-    assert caught.value.code == "which-query"

@@ -15,6 +15,7 @@ from streambank.savepoint.verify import verify
 from tests.support.cli import streambank
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 
 JOBS = """
 repository = "savepoints"
@@ -81,9 +82,8 @@ def test_the_engine_refuses_what_it_does_not_know(shop: SimulatedJob, tmp_path: 
         ),
         ("source", "refuse, accept", lambda: shop.restore(taken.savepoint, source=wrong)),
     ):
-        with pytest.raises(InputError) as caught:
+        with refuses(InputError, "bad-choice") as caught:
             work()
-        assert caught.value.code == "bad-choice"
         assert caught.value.message == f"{option} must be one of {known}, not 'saef'."
 
 

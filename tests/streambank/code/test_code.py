@@ -13,6 +13,7 @@ from streambank.core.errors import FormatError
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.connections import placed, using_connections
 from tests.support.jobs.declared import declare
+from tests.support.refuses import refuses
 
 CODE = Code("/jobs/app.py", ("in", "secret"), {"spark.a": "1"}, None, None, "sha256:" + "a" * 64)
 
@@ -89,6 +90,5 @@ def test_differences_name_no_values() -> None:
 
 
 def test_a_record_that_is_cut_off_is_named() -> None:
-    with pytest.raises(FormatError) as refused:
+    with refuses(FormatError, "damaged-record"):
         Code.from_dict({"application": "app.py"})
-    assert refused.value.code == "damaged-record"

@@ -42,6 +42,7 @@ from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
 from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.simulated_job import BY
 from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
+from tests.support.refuses import refuses
 from tests.support.repository.damaged_job import flip, keys
 from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import killed_at
@@ -120,9 +121,8 @@ def test_a_copy_whose_first_refresh_was_killed_was_never_made(
         made.refresh()
     assert (tmp_path / "staging/ck.g0002/metadata").exists()
     copy = made.on()
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "copy-not-made"):
         start_job(copy, by=BY, wait=False, launcher=fake_launcher(tmp_path))
-    assert caught.value.code == "copy-not-made"
     generations = RecordStream(copy.records().store, "generation/main")
     for number in generations.numbers():
         copy.records().store.delete(generations.key(number))
@@ -141,9 +141,8 @@ def test_a_refresh_whose_generation_is_not_recorded_yet_is_not_launched(
         made.refresh()
     copy = made.on()
     records = copy.records()
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "copy-not-made"):
         prepare_launch(copy, records, by=BY)
-    assert caught.value.code == "copy-not-made"
     with records.operation("start", by=BY) as operation:
         settle_refresh(records, operation=operation)
     assert prepare_launch(copy, records, by=BY).queries["main"].checkpoint.endswith("staging/ck.g0002")
@@ -154,9 +153,8 @@ def test_another_checkpoint_with_the_same_records_is_refused(tmp_path: Path) -> 
     made = copied_job(tmp_path, more)
     made.refresh()
     made.declare(more.replace("staging/ck", "other/ck"))
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "checkpoint-changed"):
         made.refresh()
-    assert caught.value.code == "checkpoint-changed"
     with pytest.raises(RefusedError):
         plan_refresh(RefreshRequest(made.job, "staging", by=BY))
     assert not (tmp_path / "other").exists()
@@ -389,9 +387,8 @@ def test_what_lies_beside_a_copy_and_no_refresh_has_made_stays(tmp_path: Path) -
 def test_a_copy_within_the_live_checkpoint_is_not_declared(tmp_path: Path, old: str, new: str) -> None:
     made = copied_job(tmp_path)
     made.declare(STAGING.replace(old, new))
-    with pytest.raises(InputError, match="checkpoint") as caught:
+    with refuses(InputError, "bad-declaration", match="checkpoint"):
         made.on()
-    assert caught.value.code == "bad-declaration"
 
 
 def test_a_copy_within_what_the_records_call_live_is_refused(tmp_path: Path) -> None:
@@ -450,9 +447,8 @@ def test_a_copy_of_the_state_alone_needs_no_outputs_and_runs_nothing(tmp_path: P
     report = made.refresh()
     assert report.state_only and report.queries[0].outputs == {}
     copy = made.on()
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "copy-of-state"):
         prepare_launch(copy, copy.records(), by=BY)
-    assert caught.value.code == "copy-of-state"
 
 
 def test_damage_leaves_the_copy_as_it_was(tmp_path: Path) -> None:
@@ -558,9 +554,8 @@ def test_where_records_are_signed_no_forged_one_makes_another_copy(
     query = true.data["queries"]["main"]
     forged = {**query, "generation": {**query["generation"], "generation": 9, "location": "file:///other"}}
     RecordStream(records.store, "refreshed").append({**true.data, "queries": {"main": forged}})
-    with pytest.raises(IntegrityError) as caught:
+    with refuses(IntegrityError, "not-signed"):
         settled()
-    assert caught.value.code == "not-signed"
 
 
 def test_the_command_line_plans_and_makes_a_copy(tmp_path: Path) -> None:

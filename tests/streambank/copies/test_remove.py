@@ -13,6 +13,7 @@ from streambank.copies import claims
 from streambank.copies.preconditions import check_removable
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
+from tests.support.refuses import refuses
 from tests.support.storage.faulty_store import SimulatedCrash
 
 
@@ -170,9 +171,8 @@ def test_what_holds_something_live_does_not_go(tmp_path: Path) -> None:
     location = made.refresh().queries[0].location
     check_removable(made.job, made.control(), location, made.job.repository)
     made.control().record_query(None, {"sink_path": f"{location}/out"})
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "not-apart"):
         check_removable(made.job, made.control(), location, made.job.repository)
-    assert caught.value.code == "not-apart"
 
 
 def test_a_refresh_that_slept_does_not_replace_a_later_one(tmp_path: Path) -> None:

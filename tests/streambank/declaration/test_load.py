@@ -16,6 +16,7 @@ from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
 from tests.support.jobs.jobs_file import declared_jobs as load
 from tests.support.paths import ROOT
+from tests.support.refuses import refuses
 
 FULL = """
 repository = "repo"
@@ -113,9 +114,8 @@ def job(more: str = "", top: str = 'repository = "r"') -> str:
 
 
 def mistake(folder: Path, text: str) -> InputError:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-declaration") as caught:
         load(folder, text)
-    assert caught.value.code == "bad-declaration"
     return caught.value
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import check_scratch, copy_of, scratch_of
 from streambank.driver.prepare import prepare_launch
 from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.declared import BY, declare
+from tests.support.refuses import refuses
 
 NAME = "drill-20261126T210000Z-0a1b2c"
 
@@ -34,18 +33,16 @@ def test_nothing_live_holds_the_copy_and_the_copy_holds_nothing_live(tmp_path: P
     )
     replicated = replace(job, replicate=replace(job.replicate, to=(f"file://{tmp_path}/replica",)))
     for place in live:
-        with pytest.raises(InputError) as refused:
+        with refuses(InputError, "scratch-not-apart"):
             check_scratch(replicated, control, scratch_below(job, place), job.repository)
-        assert refused.value.code == "scratch-not-apart"
     check_scratch(replicated, control, scratch_below(job, tmp_path / "scratch"), job.repository)
     check_scratch(replicated, control, scratch_of(job, NAME), job.repository)
 
 
 def test_the_copy_lies_apart_from_what_the_live_query_has_read(tmp_path: Path) -> None:
     job = CopiedJob(tmp_path, inputs=tmp_path / "in").job
-    with pytest.raises(InputError, match="scratch") as refused:
+    with refuses(InputError, "inside-input", match="scratch"):
         check_scratch(job, job.records(), scratch_below(job, tmp_path / "in/drills"), job.repository)
-    assert refused.value.code == "inside-input"
     check_scratch(job, job.records(), scratch_below(job, tmp_path / "in/_drills"), job.repository)
 
 
@@ -57,9 +54,8 @@ def test_where_a_copy_that_never_ran_will_write_is_live(tmp_path: Path) -> None:
     assert generation is not None and generation.new_sinks
     assert job.records().query_facts("main") is None
     for place in generation.new_sinks.values():
-        with pytest.raises(InputError) as refused:
+        with refuses(InputError, "scratch-not-apart"):
             check_scratch(job, job.records(), scratch_below(job, place), job.repository)
-        assert refused.value.code == "scratch-not-apart"
     check_scratch(job, job.records(), scratch_below(job, tmp_path / "scratch"), job.repository)
 
 

@@ -12,6 +12,7 @@ from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.declaration.load import load_jobs
 from streambank.drills.foreseen import foresee_rehearsal
 from tests.support.jobs.managed_job import Managed, managed_job
+from tests.support.refuses import refuses
 
 FILES = {"kind": "files", "path": "file:///out", "name": None}
 FUNCTION = {"kind": "foreachBatch", "path": None, "name": None}
@@ -71,9 +72,8 @@ def test_a_source_that_the_job_declares_as_harmless_is_none(managed: Managed) ->
 def test_an_application_that_is_gone_or_a_copy_that_is_not_apart_is_refused(managed: Managed) -> None:
     recorded(managed)
     managed.declare('\n[jobs.flights.drill]\nscratch = "repository/drills"\n')
-    with pytest.raises(StreambankError) as refused:
+    with refuses(StreambankError, "scratch-not-apart"):
         foresee(managed)
-    assert refused.value.code == "scratch-not-apart"
 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:

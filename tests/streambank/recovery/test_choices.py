@@ -6,6 +6,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.recovery.choices import parse_new_sinks
+from tests.support.refuses import refuses
 
 
 def test_each_is_split() -> None:
@@ -20,6 +21,5 @@ def test_each_is_split() -> None:
 
 @pytest.mark.parametrize("given", [["/out"], ["=/new"], ["/out="], [""], ["/out=/a", "/out=/b"]])
 def test_what_does_not_name_one_new_directory_is_refused(given: list[str]) -> None:
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "bad-new-sink"):
         parse_new_sinks(given)
-    assert refused.value.code == "bad-new-sink"

@@ -15,6 +15,7 @@ from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery.foresee import foresee
 from tests.support.jobs.declared import BY, declare, declare_recorded
+from tests.support.refuses import refuses
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
 LOCAL = 'master = "local[2]"\n'
@@ -167,6 +168,5 @@ def test_a_job_that_could_not_be_started_again_is_not_stopped(tmp_path: Path) ->
 def test_a_job_that_never_ran_and_a_query_that_is_none(tmp_path: Path) -> None:
     job = declare(tmp_path)
     assert refusal(job, operation="rescale", partitions=3).code == "never-started"
-    with pytest.raises(StreambankError) as caught:
+    with refuses(StreambankError, "which-query"):
         foresee(job, "left", {"operation": "rescale", "partitions": 3})
-    assert caught.value.code == "which-query"

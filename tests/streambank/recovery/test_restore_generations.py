@@ -20,6 +20,7 @@ from streambank.work.executor import Pace
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.refuses import refuses
 from tests.support.storage.contents import contents
 
 
@@ -54,9 +55,8 @@ class TestGenerations:
             {"into": shop.open("restored"), "opener": quick_store},
         ]
         for target in targets:
-            with pytest.raises(RefusedError) as caught:
+            with refuses(RefusedError, "lease-held") as caught:
                 restore(RestoreRequest(shop.repository, taken.savepoint, **target))
-            assert caught.value.code == "lease-held"
             plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert [error.code for error in plan.refusals] == ["lease-held"]
             for error in (caught.value, *plan.refusals):
@@ -110,9 +110,8 @@ class TestGenerations:
         shop.run(3)
         taken = shop.take()
         other = JobControl(shop.open("repository.control/other"), "other")
-        with pytest.raises(InputError) as caught:
+        with refuses(InputError, "another-job"):
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=other))
-        assert caught.value.code == "another-job"
 
     def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: SimulatedJob) -> None:
         shop.run(3)
@@ -170,9 +169,8 @@ class TestGenerations:
             raise IntegrityError("The mark is damaged.")
 
         monkeypatch.setattr(Repository, "pinned", damaged)
-        with pytest.raises(StorageError, match="is done, but the savepoint was not claimed") as caught:
+        with refuses(StorageError, "not-claimed", match="is done, but the savepoint was not claimed"):
             shop.restore_next(taken.savepoint, mode="claim")
-        assert caught.value.code == "not-claimed"
         current = shop.control().generation()
         assert current is not None
         assert current.number == 2

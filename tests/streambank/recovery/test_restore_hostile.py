@@ -26,6 +26,7 @@ from streambank.storage.local.store import LocalStore
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.permissions import as_ordinary_user, open_folder
+from tests.support.refuses import refuses
 from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
@@ -150,10 +151,9 @@ class TestTargets:
         for call in (1, 5, 12):
             fault = Fault("full", call=call, operations=frozenset({"write"}))
             target = FaultyStore(quick_store(tmp_path / "restored"), fault)
-            with pytest.raises(StorageError) as caught:
+            with refuses(StorageError, "disk-full"):
                 restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
             target.assert_fired()
-            assert caught.value.code == "disk-full"
             assert contents(quick_store(tmp_path / "restored")) == {}
         shop.restore(savepoint)
 

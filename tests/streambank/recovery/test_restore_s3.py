@@ -16,6 +16,7 @@ from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from tests.support.checkpoint.recorded import unpack
 from tests.support.jobs.simulated_job import SimulatedJob
+from tests.support.refuses import refuses
 from tests.support.storage.killed_s3_client import dying
 from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
@@ -101,9 +102,8 @@ def test_large_files_are_copied_by_the_service_and_hashed_all_the_same(
     (some, *_) = shop.repository_store.list("objects")
     data = shop.repository_store.read(some.path)
     shop.repository_store.write(some.path, bytes([data[0] ^ 1]) + data[1:])
-    with pytest.raises(IntegrityError) as raised:
+    with refuses(IntegrityError, "object-damaged"):
         shop.restore(taken.savepoint, "again")
-    assert raised.value.code == "object-damaged"
     assert list(shop.open("again").list()) == []
 
 

@@ -11,6 +11,7 @@ from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.recovery.shown import check_generations, shown_generations
 from tests.support.jobs.declared import declare
+from tests.support.refuses import refuses
 
 ANN = {"triggered_by": "ann", "dag_id": "flights.restore", "run_id": "scheduled__3"}
 MINE = {"dag_id": "flights.restore", "run_id": "mine"}
@@ -46,9 +47,8 @@ def test_what_was_shown_stands_until_another_generation_counts(job: Job) -> None
 
     restored(job, ANN)
 
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "approval-outdated") as refused:
         check_generations(job, shown, by=MINE)
-    assert refused.value.code == "approval-outdated"
     assert "flights is in generation 2 now, made by ann by flights.restore at " in refused.value.message
     check_generations(job, shown, by=ANN)  # the run itself has made it: another try of its task
     with pytest.raises(RefusedError, match="generation 2 now"):
@@ -57,6 +57,5 @@ def test_what_was_shown_stands_until_another_generation_counts(job: Job) -> None
 
 
 def test_a_generation_whose_record_is_lost_is_not_the_one_that_was_shown(job: Job) -> None:
-    with pytest.raises(RefusedError, match="is in no generation now") as refused:
+    with refuses(RefusedError, "approval-outdated", match="is in no generation now"):
         check_generations(job, {"flights": 1}, by=MINE)
-    assert refused.value.code == "approval-outdated"

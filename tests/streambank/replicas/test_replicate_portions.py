@@ -25,6 +25,7 @@ from streambank.work.executor import Pace
 from streambank.work.plan_lines import run_portion
 from tests.support.jobs.simulated_job import quick_store
 from tests.support.portion_executor import Attempt, PortionExecutor
+from tests.support.refuses import refuses
 from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, save
 from tests.support.storage.contents import keys
 
@@ -199,16 +200,14 @@ def test_a_machine_that_sees_something_else_there_refuses(
         return run_portion(json.dumps({**json.loads(header), field: place.as_uri()}), portion)
 
     there = quick_store(tmp_path / "there")
-    with pytest.raises(RefusedError) as caught:
+    with refuses(RefusedError, "paths-not-shared"):
         bring(source, there, PortionExecutor(tmp_path, attempt=elsewhere))
-    assert caught.value.code == "paths-not-shared"
     assert keys(there, "savepoints") == []
 
 
 def test_what_is_in_the_memory_of_this_process_stays_here(source: Repository, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "not-elsewhere"):
         bring(source, MemoryStore(), PortionExecutor(tmp_path))
-    assert caught.value.code == "not-elsewhere"
 
 
 def test_one_replica_that_fails_there_is_a_report(source: Repository, tmp_path: Path) -> None:

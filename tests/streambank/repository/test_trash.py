@@ -18,6 +18,7 @@ from streambank.repository.repository import Repository
 from streambank.repository.sealed import decode_record, encode_record
 from streambank.repository.trash import condemn, condemned_records, forget, forget_orphans, mark_done
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 from tests.support.repository.repositories import FILES, LARGE, manifest_of, save
 
 DIGEST = digest_of("blake3", LARGE)
@@ -50,9 +51,8 @@ def test_it_is_not_there_to_stay_and_can_still_be_read(repository: Repository) -
 def test_nothing_that_counts_on_it_is_listed(repository: Repository) -> None:
     condemn(repository.store, "blake3", keys(repository), {})
     manifest = manifest_of(batch=4)
-    with pytest.raises(ConflictError) as refused:
+    with refuses(ConflictError, "objects-condemned"):
         repository.commit(manifest)
-    assert refused.value.code == "objects-condemned"
     assert not repository.store.exists(manifest_key(manifest.job, manifest.savepoint))
 
 
@@ -99,13 +99,11 @@ def test_it_is_stored_again_under_another_name(
     data = bytearray(fresh.store.read(place.key))
     data[500_000] ^= 1
     fresh.store.write(place.key, bytes(data))
-    with pytest.raises(IntegrityError) as damaged:
+    with refuses(IntegrityError, "object-damaged"):
         fresh.objects.read(DIGEST)
-    assert damaged.value.code == "object-damaged"
     fresh.store.delete(place.key)
-    with pytest.raises(IntegrityError) as gone:
+    with refuses(IntegrityError, "pack-missing"):
         fresh.objects.read(DIGEST)
-    assert gone.value.code == "pack-missing"
 
 
 def test_a_pack_that_is_gone_hides_no_object_of_the_same_bytes(repository: Repository) -> None:

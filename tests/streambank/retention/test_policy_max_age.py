@@ -21,6 +21,7 @@ from streambank.retention.policy import Policy, RetentionDecision, decide, polic
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 from tests.support.repository.retention import HOUR_S, assert_whole, store_and_list
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 from tests.support.time_travel import Clock
@@ -79,9 +80,8 @@ def test_an_unreadable_one_stays_since_nobody_knows_its_age() -> None:
 
 
 def test_a_limit_that_cannot_be_meant() -> None:
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "bad-policy"):
         policy_of(ExpireOptions(max_age_s=0.0))
-    assert refused.value.code == "bad-policy"
 
 
 some = st.builds(

@@ -20,6 +20,7 @@ from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
 from streambank.work.pace import Step
+from tests.support.refuses import refuses
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.storage.faulty_store import Fault, FaultyStore
 from tests.support.time_travel import Clock, time_travel
@@ -268,9 +269,8 @@ def test_a_storage_that_fails_ends_the_sweep_and_the_next_goes_on(
 
 
 def test_a_short_grace_is_refused(repository: Repository) -> None:
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "grace-too-short"):
         sweep(repository, grace_s=600)
-    assert refused.value.code == "grace-too-short"
 
 
 def test_a_storage_without_times_is_refused(repository: Repository) -> None:
@@ -282,9 +282,8 @@ def test_a_storage_without_times_is_refused(repository: Repository) -> None:
 
     timeless = Repository.open(Timeless(), create=True)
     copy = drop(timeless, store_and_list(timeless, files(1), 1))
-    with pytest.raises(RefusedError) as refused:
+    with refuses(RefusedError, "no-file-times"):
         sweep(timeless)
-    assert refused.value.code == "no-file-times"
     assert timeless.store.exists(copy.key)
 
 

@@ -112,11 +112,10 @@ def test_a_copy_without_a_whole_batch_is_refused(shop: SimulatedJob, tmp_path: P
     for info in [*copy.list("state")]:
         if not info.path.startswith("state/0/_metadata"):
             copy.delete(info.path)
-    with pytest.raises(
-        NotFoundError, match=r"None of 3 committed batches of .* is whole\. Batch 2:"
-    ) as caught:
+    with refuses(
+        NotFoundError, "no-whole-batch", match=r"None of 3 committed batches of .* is whole\. Batch 2:"
+    ):
         imported(shop, copy)
-    assert caught.value.code == "no-whole-batch"
     assert list(shop.repository.manifests()) == []
 
 

@@ -3,14 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
-
 from streambank.control.control import JobControl
 from streambank.core.errors import FormatError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
 from streambank.sites.records import SiteRecord, Sites, SiteState, agree, fenced_at, newer
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 
 
 def sites() -> Sites:
@@ -65,18 +64,16 @@ def test_two_decisions_under_one_number_are_seen() -> None:
     own, other = sites(), sites()
     own.write(record(2, STANDBY))
     other.write(record(2, PRIMARY))
-    with pytest.raises(RefusedError) as error:
+    with refuses(RefusedError, "sites-disagree"):
         agree(own, other, "orders")
-    assert error.value.code == "sites-disagree"
     assert newer(None, own.newest(), "orders") == own.newest()
 
 
 def test_a_site_without_any_record_does_not_answer_where_there_should_be_some() -> None:
     own, other = sites(), sites()
     own.write(record(2, STANDBY))
-    with pytest.raises(StorageError) as error:
+    with refuses(StorageError, "site-empty"):
         agree(own, other, "orders")
-    assert error.value.code == "site-empty"
     other.control.record_event("anything")
     assert agree(own, other, "orders") == other.newest()
 
@@ -84,6 +81,5 @@ def test_a_site_without_any_record_does_not_answer_where_there_should_be_some() 
 def test_a_damaged_record_is_not_passed_over() -> None:
     one = sites()
     one.records.create(1, {"number": 1, "state": "asleep"})
-    with pytest.raises(FormatError) as error:
+    with refuses(FormatError, "damaged-record"):
         one.newest()
-    assert error.value.code == "damaged-record"

@@ -26,6 +26,7 @@ from streambank_airflow.operators.savepoint import CreateSavepointOperator, Veri
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.managed_job import Managed
+from tests.support.refuses import refuses
 from tests.support.storage.s3_servers import S3Server, free_ports, moto_server
 from tests.support.waiting import poll
 
@@ -140,10 +141,9 @@ def test_without_the_connections_fields_nobody_gets_in(
     connect(monkeypatch, {"repository": location}, login=None, password=None)
     monkeypatch.setenv("AWS_ENDPOINT_URL", moto_server.endpoint)
 
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "no-credentials") as caught:
         StreambankHook().get_conn()
 
-    assert caught.value.code == "no-credentials"
     assert "connection" in caught.value.hint
 
 
@@ -248,10 +248,9 @@ def test_an_error_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch, {"repository": "s3://bucket/r", "s3_endpoint_url": nobody_listens, "s3_region": "here"}
     )
 
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "not-reachable") as caught:
         StreambankHook().get_conn()
 
-    assert caught.value.code == "not-reachable"
     works, said = StreambankHook().test_connection()
     assert not works
     for text in (said, str(caught.value), json.dumps(caught.value.to_dict())):

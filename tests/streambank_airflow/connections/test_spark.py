@@ -23,6 +23,7 @@ from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 from tests.support.spark.fake_spark_submit import fake_spark
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -144,9 +145,8 @@ def test_without_a_connection_the_worker_does_it() -> None:
 
 
 def test_a_choice_that_there_is_not() -> None:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-choice"):
         SparkChoice("spark_here", on="mars").executor(print, none)
-    assert caught.value.code == "bad-choice"
 
 
 class _Run:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec
 
-import pytest
-
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Declarations
 from streambank.declaration.load import load_jobs
+from tests.support.refuses import refuses
 
 P = ParamSpec("P")
 
@@ -24,7 +23,6 @@ def declared_jobs(folder: Path, text: str, **variables: str) -> Declarations:
 
 def mistake(declare: Callable[P, object], *args: P.args, **named: P.kwargs) -> str:
     """The message and the hint of the mistake for which a declaration is refused."""
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-declaration") as caught:
         declare(*args, **named)
-    assert caught.value.code == "bad-declaration"
     return f"{caught.value.message} {caught.value.hint}"

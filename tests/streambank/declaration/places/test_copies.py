@@ -12,6 +12,7 @@ from streambank.declaration.declaration import Declarations
 from streambank.declaration.places.copies import CopyPolicy, are_apart
 from streambank.declaration.state import HotKeysPolicy
 from tests.support.jobs.jobs_file import declared_jobs, mistake
+from tests.support.refuses import refuses
 
 JOB = 'repository = "file:///s"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "file:///ck/orders"\n'
 COPY = """
@@ -73,9 +74,8 @@ def test_a_copy_that_is_not_declared(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         found.job("orders@production")
     assert caught.value.code == "no-such-site" and "staging" in caught.value.hint
-    with pytest.raises(NotFoundError) as missing:
+    with refuses(NotFoundError, "no-such-copy"):
         found.job("orders").as_copy("production")
-    assert missing.value.code == "no-such-copy"
 
 
 @pytest.mark.parametrize(

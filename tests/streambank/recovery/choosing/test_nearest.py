@@ -23,6 +23,7 @@ from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import declare
 from tests.support.jobs.lost_repository import move_on, worked
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.refuses import refuses
 from tests.support.storage.faulty_store import Fault, FaultyStore
 from tests.support.storage.s3_servers import S3Server, seaweedfs
 
@@ -131,9 +132,8 @@ def test_one_that_is_damaged_everywhere_is_skipped_and_the_next_one_found(places
     assert (place, chosen.manifest.savepoint) == (places.repository, old.savepoint)
     assert [one.savepoint for one in chosen.skipped] == [damaged.savepoint]
     assert [one.location for one in chosen.passed_over] == [places.repository, places.replica]
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "no-good-savepoint") as caught:
         places.choose(damaged.savepoint)
-    assert caught.value.code == "no-good-savepoint"
     assert places.repository in caught.value.message and places.replica in caught.value.message
 
 
@@ -154,9 +154,8 @@ def test_of_a_time_nothing_older_is_taken_but_the_next_one_is_named(
             store.write(info.path, b"x" * info.size_bytes)
         if not readable:
             store.write(f"savepoints/{JOB}/{damaged.savepoint}.json", b"{}")
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "no-good-savepoint") as caught:
         places.choose(reference)
-    assert caught.value.code == "no-good-savepoint"
     assert damaged.savepoint in caught.value.message
     assert f"The newest older one that verifies is {old.savepoint} of batch 2" in caught.value.message
     assert f"give {old.savepoint} as the savepoint instead of {reference}" in caught.value.hint
@@ -225,12 +224,10 @@ def test_one_that_does_not_answer_is_passed_over(places: Places) -> None:
 
 
 def test_where_none_is_there_it_says_of_each_why(places: Places) -> None:
-    with pytest.raises(NotFoundError) as none:
+    with refuses(NotFoundError, "no-such-savepoint"):
         places.choose("latest-good", places.repository)
-    assert none.value.code == "no-such-savepoint"
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "no-place-answers") as caught:
         places.choose("latest-good", places.replica, f"{places.replica}-2")
-    assert caught.value.code == "no-place-answers"
     assert f"no repository at {places.replica}-2" in caught.value.message
 
 

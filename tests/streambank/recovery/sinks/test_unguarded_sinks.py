@@ -27,6 +27,7 @@ from streambank.sinks.unguarded import harm_of, sink_name, sinks_from_descriptio
 from streambank.storage.store import Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.refuses import refuses
 
 FOREACH = "ForeachBatchSink"
 DELTA = "DeltaSink[file:/data/orders]"
@@ -105,9 +106,8 @@ class TestBelow:
     def test_it_is_refused_until_it_is_accepted(self, bare: SimulatedJob) -> None:
         taken = saved(bare)
         bare.run(6)
-        with pytest.raises(RefusedError) as caught:
+        with refuses(RefusedError, "sink-not-guarded"):
             bare.restore(taken.savepoint)
-        assert caught.value.code == "sink-not-guarded"
         assert not list(bare.open("restored").list())
         report = bare.restore(taken.savepoint, sink="accept")
         assert "batches 5 to 10" in report.sink_effect and "This was accepted." in report.sink_effect
@@ -183,9 +183,8 @@ class TestBelow:
             return found
 
         monkeypatch.setattr(restoring, "prepare", look_and_go_on)
-        with pytest.raises(RefusedError) as caught:
+        with refuses(RefusedError, "sink-not-guarded"):
             bare.restore(taken.savepoint)
-        assert caught.value.code == "sink-not-guarded"
         assert not bare.open("restored").exists("metadata")
 
 

@@ -18,6 +18,7 @@ from streambank.repository.objects.index import (
 )
 from streambank.repository.objects.packs import Pack, PackBuilder, PackEntry
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 
 
 def pack_of(contents: list[bytes]) -> Pack:
@@ -61,9 +62,8 @@ def test_any_changed_byte_is_found(listed: list[Pack], draw: st.DataObject) -> N
     where = draw.draw(st.integers(0, len(data) - 1))
     bad = data[:where] + bytes([data[where] ^ draw.draw(st.integers(1, 255))]) + data[where + 1 :]
     for damaged in (bad, data[:where], data + b"\n", b""):
-        with pytest.raises(IntegrityError) as raised:
+        with refuses(IntegrityError, "index-damaged") as raised:
             decode_index(index_id, [damaged], "blake3")
-        assert raised.value.code == "index-damaged"
         assert index_key(index_id) in raised.value.message
 
 

@@ -8,6 +8,7 @@ from streambank.core.errors import FormatError, IntegrityError, NotFoundError, S
 from streambank.repository.digest import digest_of
 from streambank.repository.objects.packs import TRAILER_BYTES, Pack, PackBuilder, pack_key, read_pack
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 
 HEADER = b'{"pack": 1, "objects": 1}\n'
 objects = st.lists(st.binary(max_size=300), max_size=20)
@@ -77,9 +78,8 @@ def test_any_cut_and_any_added_bytes_are_found(contents: list[bytes], draw: st.D
 def test_another_pack_in_its_place_is_found() -> None:
     pack, _ = packed([b"one"])
     _, other = packed([b"two"])
-    with pytest.raises(IntegrityError) as raised:
+    with refuses(IntegrityError, "pack-damaged") as raised:
         read_pack(stored(pack.id, other), pack.id)
-    assert raised.value.code == "pack-damaged"
     assert pack_key(pack.id) in raised.value.message
 
 
@@ -117,9 +117,8 @@ def lying(table: bytes, contents: bytes) -> tuple[str, bytes]:
 )
 def test_a_table_that_lies_is_refused(table: bytes) -> None:
     pack_id, data = lying(table, b"one")
-    with pytest.raises(IntegrityError) as raised:
+    with refuses(IntegrityError, "pack-damaged"):
         read_pack(stored(pack_id, data), pack_id)
-    assert raised.value.code == "pack-damaged"
 
 
 @given(st.binary(max_size=400))

@@ -13,6 +13,7 @@ from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn
 from streambank.storage import CHUNK_BYTES
 from streambank.storage.memory import MemoryStore
+from tests.support.refuses import refuses
 
 HUGE = b"0123456789abcdef" * (READ_BYTES // 8) + b"end"
 DIGEST = digest_of("blake3", HUGE)
@@ -44,9 +45,8 @@ def test_a_changed_byte_is_found_at_its_end(store: MemoryStore) -> None:
     data = bytearray(store.read(key))
     data[READ_BYTES + 5] ^= 1
     store.write(key, bytes(data))
-    with pytest.raises(IntegrityError) as raised:
+    with refuses(IntegrityError, "object-damaged"):
         list(Repository.open(store).objects.chunks(DIGEST))
-    assert raised.value.code == "object-damaged"
 
 
 def test_a_pack_that_is_gone_is_named(store: MemoryStore) -> None:

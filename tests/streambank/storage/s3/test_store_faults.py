@@ -16,6 +16,7 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.s3 import read, write
 from streambank.storage.store import TRANSFER_ATTEMPTS, Store, chunks, undamaged
 from streambank.work.copy import CopyTask, run_task
+from tests.support.refuses import refuses
 from tests.support.storage.s3_proxy import Fault, Kind, Proxy, proxy
 from tests.support.storage.s3_servers import S3Server
 
@@ -96,10 +97,9 @@ def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Pro
     fault = Fault(kind, "GET", "/file", times=100)
     break_it(network, fault)
 
-    with pytest.raises(StorageError) as raised:
+    with refuses(StorageError, "corrupt-transfer"):
         store.read("file")
 
-    assert raised.value.code == "corrupt-transfer"
     assert fault.fired == read.ATTEMPTS
 
 
@@ -167,10 +167,9 @@ def test_a_service_that_stays_busy_is_one_clear_error(store: Store, network: Pro
     fault = Fault("busy", "PUT", "/file", times=100)
     break_it(network, fault)
 
-    with pytest.raises(StorageError) as raised:
+    with refuses(StorageError, "service-busy"):
         store.write("file", b"x")
 
-    assert raised.value.code == "service-busy"
     assert 1 < fault.fired < 10
 
 
