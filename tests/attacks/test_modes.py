@@ -38,8 +38,7 @@ def mode(path: Path) -> int:
 
 def closed_checkpoint(folder: Path, directory: int = 0o700, file: int = 0o600) -> Path:
     """A checkpoint that its user has closed."""
-    live = LiveCheckpoint(open_store(folder / "checkpoint"))
-    live.run(3)
+    LiveCheckpoint(open_store(folder / "checkpoint")).run(3)
     for root, _, names in os.walk(folder / "checkpoint"):
         for name in names:
             Path(root, name).chmod(file)

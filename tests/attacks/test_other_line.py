@@ -362,8 +362,7 @@ def test_each_generation_counts_whatever_its_query_id(job: Job) -> None:
     """A fork, and a query that began again, have other ids."""
     saved(job, worked(job))
     location = move_on(job)  # with another id
-    second = LiveCheckpoint(quick_store(location))
-    second.run(6)
+    second = LiveCheckpoint(quick_store(location)).run(6)
     newest = take(
         TakeRequest(second.store, job.open_repository(), job.name, new_query=True,
                     sinks=sinks_from_descriptions(["ForeachBatchSink"]))
@@ -376,8 +375,7 @@ def test_a_query_that_began_anew_counts_before_it_is_saved_in_its_own_place(job:
     """What is there of it is a copy by `cp -r`, and only the checkpoint knows its id."""
     saved(job, worked(job))
     again = LiveCheckpoint(quick_store(move_on(job)))  # with another id
-    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=read_query_id(again.store), seed=1)
-    copy.run(6)
+    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=read_query_id(again.store), seed=1).run(6)
     newest = saved(job, copy, new_query=True)
     found = chosen(job, "latest-good")
     assert (found.manifest.savepoint, found.skipped) == (newest, ())
@@ -386,8 +384,7 @@ def test_a_query_that_began_anew_counts_before_it_is_saved_in_its_own_place(job:
 def test_a_copy_counts_before_anything_was_saved_in_its_own_place(job: Job, tmp_path: Path) -> None:
     """Then what the driver has recorded is all that there is."""
     checkpoint = worked(job)
-    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=checkpoint.query_id, seed=1)
-    copy.run(6)
+    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=checkpoint.query_id, seed=1).run(6)
     job.open_repository(create=True)
     own = saved(job, copy)
     planted(tmp_path, job, batches=9)
@@ -408,8 +405,7 @@ def test_the_same_query_id_counts_whatever_its_place(job: Job, tmp_path: Path) -
     """A checkpoint that was moved, a copy that was imported, a replica's other spelling."""
     checkpoint = worked(job)
     saved(job, checkpoint)
-    moved = LiveCheckpoint(quick_store(tmp_path / "moved"), query_id=checkpoint.query_id, seed=1)
-    moved.run(6)
+    moved = LiveCheckpoint(quick_store(tmp_path / "moved"), query_id=checkpoint.query_id, seed=1).run(6)
     newest = saved(job, moved)
     found = chosen(job, "latest-good")
     assert (found.manifest.savepoint, found.skipped) == (newest, ())
@@ -430,8 +426,7 @@ def test_both_sites_are_the_job_s_own(tmp_path: Path, key: Path) -> None:
     primary, standby = sites.at(PRIMARY), sites.at(STANDBY)
     assert worked(primary)
     repository = standby.open_repository(create=True)
-    there = LiveCheckpoint(open_store(standby.checkpoint))
-    there.run(3)
+    there = LiveCheckpoint(open_store(standby.checkpoint)).run(3)
     own = take(
         TakeRequest(there.store, repository, primary.name, sinks=sinks_from_descriptions(["ConsoleTable"]))
     ).savepoint

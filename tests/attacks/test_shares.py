@@ -64,8 +64,7 @@ def on_a_cluster(share: Path, said: list[str]) -> AbstractContextManager[str]:
 
 
 def a_checkpoint(share: Path, said: list[str]) -> AbstractContextManager[str]:
-    shop = SimulatedJob(share.parent)
-    shop.run(2)
+    shop = SimulatedJob(share.parent).run(2)
     return _at(
         materialized_checkpoint(shop.checkpoint.uri, None, Staging("local[1]", str(share), said.append))
     )

@@ -156,8 +156,7 @@ def test_a_restore_without_them_is_refused_unless_that_is_accepted(
     shop.live.inputs = tmp_path.as_uri()
     for batch in range(5):
         (tmp_path / f"{batch}.json").write_text("{}")
-    shop.run(3)
-    taken = shop.take()
+    taken = shop.run(3).take()
     shop.run(2)
 
     def request(source: SourceChoice = "refuse") -> RestoreRequest:

@@ -21,8 +21,7 @@ from tests.support.storage.contents import contents
 
 class TestIntoADirectory:
     def test_gives_exactly_the_closure_byte_for_byte(self, shop: SimulatedJob) -> None:
-        shop.run(8)
-        taken = shop.take()
+        taken = shop.run(8).take()
         closure = CheckpointReader(shop.checkpoint).closure(7, "safe")
         report = shop.restore(taken.savepoint)
         restored = contents(shop.open("restored"))
@@ -48,8 +47,7 @@ class TestIntoADirectory:
         assert not [path for path in paths if "/." in path]
 
     def test_a_target_with_files_is_refused_and_untouched(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         target = shop.open("restored")
         target.write("precious", b"1")
         with refuses(RefusedError, "target-not-empty"):
@@ -79,8 +77,7 @@ class TestIntoADirectory:
         assert not (tmp_path / place).exists()
 
     def test_no_such_savepoint(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        shop.take()
+        shop.run(3).take()
         with pytest.raises(NotFoundError):
             shop.restore("b000099-ffffffffffff")
         assert contents(shop.open("restored")) == {}
@@ -103,8 +100,7 @@ class TestIntoADirectory:
 
 class TestModes:
     def test_fork_gets_a_new_query_id_and_shares_no_sink(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         with refuses(RefusedError, "fork-shares-sink"):
             shop.restore(taken.savepoint, mode="fork")
         report = shop.restore(taken.savepoint, mode="fork", sink="accept")
@@ -117,8 +113,7 @@ class TestModes:
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), mode="fork"))
 
     def test_claim_unpins(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take(pin=True)
+        taken = shop.run(5).take(pin=True)
         shop.restore(taken.savepoint)
         assert shop.repository.pinned(JOB, taken.savepoint)
         shop.restore(taken.savepoint, "second", mode="claim")
@@ -126,8 +121,7 @@ class TestModes:
 
     def test_link_shares_bytes_and_warns(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path, state_bytes=512 << 10)
-        shop.run(6)
-        taken = shop.take()
+        taken = shop.run(6).take()
         report = shop.restore(taken.savepoint, link=True)
         assert report.layout.linked_files == 2
         assert any("share their bytes" in warning for warning in report.warnings)
@@ -139,8 +133,7 @@ class TestModes:
 def test_what_is_half_done_is_no_checkpoint(tmp_path: Path) -> None:
     """While the files are written, `metadata` is a note that no reader takes for a query id."""
     shop = SimulatedJob(tmp_path)
-    shop.run(3)
-    taken = shop.take()
+    taken = shop.run(3).take()
     target: Store = shop.open("restored")
     seen: list[bytes] = []
     shop.restore(taken.savepoint, pace=Pace(progress=lambda step: seen.append(target.read("metadata"))))

@@ -88,10 +88,8 @@ DAMAGES: dict[str, Damage] = {
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedJob, str, dict[str, bytes]]:
     """A repository with packs, large objects, an index, marks and two savepoints; the second is restored."""
     shop = SimulatedJob(f"memory://{tmp_path_factory.mktemp('damage').name}", state_bytes=300_000)
-    shop.run(5)
-    first = shop.take()
-    shop.run(1)
-    second = shop.take(pin=True)
+    first = shop.run(5).take()
+    second = shop.run(1).take(pin=True)
     for savepoint in (first.savepoint, second.savepoint):
         assert verify(shop.repository, JOB, savepoint, "full").ok
     return shop, second.savepoint, contents(shop.repository_store)
@@ -301,8 +299,7 @@ class TestForgedContent:
 
     @pytest.fixture
     def shop(self, tmp_path: Path) -> SimulatedJob:
-        shop = SimulatedJob(f"memory://{tmp_path.name}")
-        shop.run(4)
+        shop = SimulatedJob(f"memory://{tmp_path.name}").run(4)
         return shop
 
     def assert_refused(self, shop: SimulatedJob, savepoint: str, **options: Any) -> StreambankError:

@@ -26,8 +26,7 @@ from tests.support.storage.contents import contents
 
 class TestGenerations:
     def test_switches_to_the_next_one(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         control = shop.control()
         report = restore(
             RestoreRequest(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
@@ -46,8 +45,7 @@ class TestGenerations:
         assert again.plan.generation == 3
 
     def test_refused_while_a_driver_lives(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         control = shop.control()
         lease = control.lease.acquire([this_process("python")])
         targets: list[dict[str, Any]] = [
@@ -71,8 +69,7 @@ class TestGenerations:
         restore(RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store))
 
     def test_a_driver_cannot_start_meanwhile(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         control = shop.control()
         refused: list[str] = []
 
@@ -90,8 +87,7 @@ class TestGenerations:
         assert refused == ["lease-held"]
 
     def test_two_restores_at_once_make_one_generation(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         codes: list[str] = []
 
         def second(step: object) -> None:
@@ -107,15 +103,13 @@ class TestGenerations:
 
     def test_another_jobs_savepoint_is_refused(self, shop: SimulatedJob) -> None:
 
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         other = JobControl(shop.open("repository.control/other"), "other")
         with refuses(InputError, "another-job"):
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=other))
 
     def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         died = quick_store(f"{shop.checkpoint.uri}.g0002")
         note = {"owner": {"host": "elsewhere"}, "files": ["commits/2", "metadata"]}
         died.write("metadata", json.dumps({"streambank_restore": note}).encode())
@@ -126,8 +120,7 @@ class TestGenerations:
 
     def test_an_output_that_was_left_stays_left(self, shop: SimulatedJob) -> None:
         """Also when a later savepoint is restored, which knows only the output that the query went to."""
-        shop.run(4)
-        first = shop.take().savepoint
+        first = shop.run(4).take().savepoint
         shop.run(1)
         old, new, newer = (shop.open(name).uri for name in ("out", "new-out", "newer-out"))
 
@@ -162,8 +155,7 @@ class TestGenerations:
     def test_one_that_cannot_be_claimed_is_restored_all_the_same(
         self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shop.run(3)
-        taken = shop.take(pin=True)
+        taken = shop.run(3).take(pin=True)
 
         def damaged(self: Repository, job: str, savepoint: str) -> bool:
             raise IntegrityError("The mark is damaged.")

@@ -127,8 +127,7 @@ class TestPermissions:
     def test_checkpoint_repository_and_target(self) -> None:
         with open_folder() as folder:
             shop = SimulatedJob(folder, sink=False)
-            shop.run(3)
-            savepoint = shop.take().savepoint
+            savepoint = shop.run(3).take().savepoint
             shop.run(1)
             (folder / "ck/state/0/0/4.delta").chmod(0o000)
             with as_ordinary_user(), pytest.raises(StorageError) as caught:
@@ -146,8 +145,7 @@ class TestPermissions:
 
 class TestTargets:
     def test_a_full_disk_leaves_nothing(self, shop: SimulatedJob, tmp_path: Path) -> None:
-        shop.run(4)
-        savepoint = shop.take().savepoint
+        savepoint = shop.run(4).take().savepoint
         for call in (1, 5, 12):
             fault = Fault("full", call=call, operations=frozenset({"write"}))
             target = FaultyStore(quick_store(tmp_path / "restored"), fault)
@@ -158,8 +156,7 @@ class TestTargets:
         shop.restore(savepoint)
 
     def test_a_target_that_is_a_link_into_the_checkpoint(self, shop: SimulatedJob, tmp_path: Path) -> None:
-        shop.run(4)
-        savepoint = shop.take().savepoint
+        savepoint = shop.run(4).take().savepoint
         (tmp_path / "restored").symlink_to(tmp_path / "ck")
         before = contents(shop.checkpoint)
         with pytest.raises(RefusedError):
@@ -167,8 +164,7 @@ class TestTargets:
         assert contents(shop.checkpoint) == before
 
     def test_a_target_that_is_a_file(self, shop: SimulatedJob, tmp_path: Path) -> None:
-        shop.run(4)
-        savepoint = shop.take().savepoint
+        savepoint = shop.run(4).take().savepoint
         (tmp_path / "restored").write_text("precious")
         with pytest.raises(StreambankError):
             shop.restore(savepoint)
@@ -176,16 +172,14 @@ class TestTargets:
 
     @pytest.mark.parametrize("reference", ["..", "../x", "a/b/c/d", "", "b\n", "%2e%2e", "b*"])
     def test_odd_references(self, shop: SimulatedJob, reference: str) -> None:
-        shop.run(2)
-        shop.take()
+        shop.run(2).take()
         with pytest.raises((InputError, NotFoundError)):
             shop.restore(reference)
 
 
 class TestRepositories:
     def test_one_of_a_later_version(self, shop: SimulatedJob) -> None:
-        shop.run(2)
-        shop.take()
+        shop.run(2).take()
         text = shop.repository_store.read("repository.json")
         shop.repository_store.write("repository.json", text.replace(b'"format": 1', b'"format": 7'))
         with pytest.raises((FormatError, IntegrityError)):
@@ -201,8 +195,7 @@ class TestRepositories:
         assert not [path for path in paths if path.startswith("savepoints-of-mine")]
 
     def test_a_manifest_that_is_a_link(self, shop: SimulatedJob, tmp_path: Path) -> None:
-        shop.run(2)
-        savepoint = shop.take().savepoint
+        savepoint = shop.run(2).take().savepoint
         manifest = tmp_path / "repository" / "savepoints" / JOB / f"{savepoint}.json"
         manifest.rename(tmp_path / "elsewhere.json")
         manifest.symlink_to(tmp_path / "elsewhere.json")

@@ -20,8 +20,7 @@ from tests.support.storage.contents import contents
 
 class TestNewOutput:
     def test_a_fork_gets_a_new_output_with_a_log_that_goes_on(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         new = shop.open("fork-out")
         plan = plan_restore(
             RestoreRequest(
@@ -52,8 +51,7 @@ class TestNewOutput:
 
     @pytest.mark.parametrize("choice", ["refuse", "rollback", "accept"])
     def test_the_old_output_stays_as_it_is_whatever_the_choice(self, shop: SimulatedJob, choice: str) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(3)
         before = contents(shop.sink_store)
         report = shop.restore(
@@ -66,8 +64,7 @@ class TestNewOutput:
     def test_an_old_output_that_does_not_answer_hinders_no_new_one(
         self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         fired = []
 
         def dead(saved: object, store: Store, was_uri: str) -> None:
@@ -84,8 +81,7 @@ class TestNewOutput:
         assert any("not known how far" in one and "does not answer" in one for one in report.warnings)
 
     def test_a_directory_that_is_not_empty_is_refused_and_untouched(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         new = shop.open("new")
         new.write("part-0.json", b"{}")
         with refuses(RefusedError, "new-sink-not-empty", match=r"part-0\.json"):
@@ -94,14 +90,12 @@ class TestNewOutput:
         assert contents(shop.open("restored")) == {}
 
     def test_a_fork_does_not_go_on_in_the_output_of_its_origin(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         with refuses(RefusedError, "fork-shares-sink"):
             shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: shop.sink_store.uri})
 
     def test_what_makes_no_sense_is_said(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         with refuses(InputError, "unknown-sink") as caught:
             shop.restore(taken.savepoint, new_sinks={"/elsewhere": shop.open("new").uri})
         assert shop.sink_store.uri in caught.value.hint
@@ -120,8 +114,7 @@ class TestNewOutput:
         assert [sink["new_path"] for sink in report.plan.sinks] == [None, shop.open("new").uri]
 
     def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         for path in contents(shop.sink_store):
             shop.sink_store.delete(path)
         with pytest.raises(RefusedError):
@@ -131,8 +124,7 @@ class TestNewOutput:
         assert report.new_outputs[0]["path"] == shop.sink_store.uri
 
     def test_the_next_generation_goes_on_in_a_new_output(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(3)
         before, old, new = contents(shop.sink_store), shop.sink_store.uri, shop.open("new")
         control = shop.control()

@@ -22,8 +22,7 @@ from tests.support.storage.contents import contents
 
 class TestSinks:
     def test_going_back_is_refused_by_default(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(3)
         before = contents(shop.sink_store)
         with refuses(RefusedError, "sink-would-lose-rows") as caught:
@@ -58,8 +57,7 @@ class TestSinks:
         ).possible
 
     def test_accept_leaves_everything_and_is_recorded(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(3)
         before = contents(shop.sink_store)
         report = shop.restore(taken.savepoint, sink="accept")
@@ -68,8 +66,7 @@ class TestSinks:
         assert report.plan.sinks[0]["standing"] == "ahead"
 
     def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(2)
         lost = min(info.path for info in shop.sink_store.list() if info.path.startswith("part-"))
         shop.sink_store.delete(lost)
@@ -88,8 +85,7 @@ class TestSinks:
         assert shop.sink is not None and shop.sink.latest() == 4
 
     def test_the_plan_says_what_would_be_lost(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(3)
         plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored")))
         assert not plan.possible
@@ -104,8 +100,7 @@ class TestSinks:
 
     def test_a_moved_sink(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path)
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         (tmp_path / "out").rename(tmp_path / "moved")
         with pytest.raises(RefusedError):
             shop.restore(taken.savepoint)
@@ -129,8 +124,7 @@ class TestSinks:
 
 def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> None:
     shop = SimulatedJob(tmp_path)
-    shop.run(4)
-    taken = shop.take()
+    taken = shop.run(4).take()
     shop.run(1)
     report = shop.restore(taken.savepoint, sink="rollback")
     assert any(shop.checkpoint.uri in warning for warning in report.warnings)
@@ -140,8 +134,7 @@ class TestPossibleChoices:
     """What a person may be offered, whatever was chosen for the plan."""
 
     def test_of_a_file_sink_that_is_ahead(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         assert self.choices(shop, taken.savepoint) == ("refuse", "rollback", "accept")
         shop.run(3)
         for chosen in ("refuse", "rollback", "accept"):
@@ -157,16 +150,14 @@ class TestPossibleChoices:
         assert [one.sink for one in offered if "CANNOT_LOAD_STATE_STORE" in one.means] == ["accept"]
 
     def test_of_a_file_sink_that_lost_files(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.sink_store.delete(next(one.path for one in shop.sink_store.list() if "part-" in one.path))
         assert self.choices(shop, taken.savepoint) == ("rollback-accept", "accept")
         shop.run(2)
         assert self.choices(shop, taken.savepoint) == ("rollback-accept", "accept")
 
     def test_of_an_output_directory_that_is_gone(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         for one in list(shop.sink_store.list()):
             shop.sink_store.delete(one.path)
         assert self.choices(shop, taken.savepoint) == ("accept",)
@@ -176,8 +167,7 @@ class TestPossibleChoices:
         assert self.choices(shop, shop.take().savepoint, mode="fork") == ("accept",)
 
     def test_a_job_that_lives_is_left_aside(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        taken = shop.take()
+        taken = shop.run(5).take()
         shop.run(1)
         control = shop.control()
         with control.lease.held("run", by={}):

@@ -130,24 +130,21 @@ def test_what_is_no_record_is_not_looked_at(repository: Repository) -> None:
 
 class TestOfATake:
     def test_gives_the_name_and_writes_it_down(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take(name="before-upgrade", taken_by={"user": "ann"})
+        taken = shop.run(3).take(name="before-upgrade", taken_by={"user": "ann"})
         assert (taken.name, taken.to_dict()["name"]) == ("before-upgrade", "before-upgrade")
         assert shop.repository.find("before-upgrade") == (JOB, taken.savepoint)
         assert shop.repository.load(JOB, taken.savepoint).name == "before-upgrade"
         assert shop.restore("before-upgrade").plan.savepoint == taken.savepoint
 
     def test_of_what_is_there_already_gives_it_the_name(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        first = shop.take()
+        first = shop.run(3).take()
         again = shop.take(name="before-upgrade")
         assert (again.already_there, again.savepoint) == (True, first.savepoint)
         assert shop.repository.find("before-upgrade") == (JOB, first.savepoint)
         assert shop.take(name="before-upgrade").savepoint == first.savepoint, "a retry is no clash"
 
     def test_that_is_taken_copies_nothing(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        first = shop.take(name="x")
+        first = shop.run(3).take(name="x")
         shop.run(1)
         before = {info.path for info in shop.repository_store.list()}
         with refuses(InputError, "name-taken") as caught:
@@ -158,8 +155,7 @@ class TestOfATake:
     def test_that_loses_a_race_says_so_and_the_savepoint_is_there(
         self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shop.run(3)
-        first = shop.take()
+        first = shop.run(3).take()
         shop.run(1)
         seen: list[str] = []
 

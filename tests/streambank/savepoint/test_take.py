@@ -21,8 +21,7 @@ from tests.support.storage.faulty_store import FaultyStore
 
 class TestWhatIsSaved:
     def test_the_closure_and_what_is_known_about_it(self, shop: SimulatedJob) -> None:
-        shop.run(8)
-        result = shop.take(note="before the upgrade", spark_version="4.3.0", taken_by={"dag_id": "d"})
+        result = shop.run(8).take(note="before the upgrade", spark_version="4.3.0", taken_by={"dag_id": "d"})
         manifest = shop.repository.load(JOB, result.savepoint)
         closure = CheckpointReader(shop.checkpoint).closure(7, "safe")
         assert {entry.path for entry in manifest.files} == set(closure.paths)
@@ -43,14 +42,12 @@ class TestWhatIsSaved:
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     def test_minimal_has_fewer_files(self, shop: SimulatedJob) -> None:
-        shop.run(8)
-        minimal = shop.take(closure="minimal")
+        minimal = shop.run(8).take(closure="minimal")
         assert shop.repository.load(JOB, minimal.savepoint).closure == "minimal"
         assert minimal.files == len(CheckpointReader(shop.checkpoint).closure(7, "minimal").paths) + 8
 
     def test_an_older_batch(self, shop: SimulatedJob) -> None:
-        shop.run(8)
-        result = shop.take(batch=3)
+        result = shop.run(8).take(batch=3)
         assert result.batch == 3
         manifest = shop.repository.load(JOB, result.savepoint)
         assert len(manifest.sinks[0]["files"]) == 4

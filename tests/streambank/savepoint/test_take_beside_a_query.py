@@ -80,8 +80,7 @@ class TestBesideALiveQuery:
         assert manifest.taken_at == BEGIN + timedelta(hours=(result.batch - 7) // 3), "as its batch"
 
     def test_files_that_vanish_once_held_are_no_matter_on_a_disk(self, tmp_path: Path) -> None:
-        shop = SimulatedJob(tmp_path)
-        shop.run(8)
+        shop = SimulatedJob(tmp_path).run(8)
         fired: list[int] = []
 
         def purge(step: Step) -> None:
@@ -119,8 +118,7 @@ class TestBesideALiveQuery:
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     def test_a_savepoint_that_cannot_be_healed_in_time_means_a_newer_batch(self, shop: SimulatedJob) -> None:
-        shop.run(4)
-        shop.take()
+        shop.run(4).take()
         for info in list(shop.repository_store.list("packs")):
             shop.repository_store.delete(info.path)
         fired: list[str] = []
@@ -200,8 +198,7 @@ class TestBesideALiveQuery:
     def test_more_files_than_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(copy, "_room_for", lambda wanted: 3)
         shop = SimulatedJob(tmp_path)
-        shop.run(8)
-        result = shop.take()
+        result = shop.run(8).take()
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     def test_beside_a_writer_that_purges_as_fast_as_it_can(self, tmp_path: Path) -> None:
@@ -262,8 +259,7 @@ class TestTakesAtOnce:
         assert verify(Repository.open(shop.repository_store), JOB, summary.savepoint, "full").ok
 
     def test_processes(self, tmp_path: Path) -> None:
-        shop = SimulatedJob(tmp_path, sink=False)
-        shop.run(6)
+        SimulatedJob(tmp_path, sink=False).run(6)
         code = (
             "import sys; from streambank.repository.repository import Repository\n"
             "from streambank.savepoint.take import TakeRequest, take\n"

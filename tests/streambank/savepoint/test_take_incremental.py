@@ -17,8 +17,7 @@ from tests.support.storage.faulty_store import READS, FaultyStore
 
 class TestIncremental:
     def test_moves_only_new_files_and_reads_no_unchanged_one(self, shop: SimulatedJob) -> None:
-        shop.run(8)
-        first = shop.take()
+        first = shop.run(8).take()
         shop.run(1)
         source = FaultyStore(shop.checkpoint)
         second = shop.take(source)
@@ -37,19 +36,16 @@ class TestIncremental:
         assert verify(shop.repository, JOB, second.savepoint, "full").ok
 
     def test_a_file_written_again_is_read_again(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        shop.take()
+        shop.run(5).take()
         data = shop.checkpoint.read("state/0/0/3.delta")
         shop.checkpoint.write("state/0/0/3.delta", bytes(reversed(data)))
-        shop.run(1)
-        second = shop.take()
+        second = shop.run(1).take()
         manifest = shop.repository.load(JOB, second.savepoint)
         digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/0/3.delta")
         assert shop.repository.objects.read(digest) == bytes(reversed(data))
 
     def test_a_lost_object_is_stored_again(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        first = shop.take()
+        first = shop.run(5).take()
         for info in list(shop.repository_store.list("packs")):
             shop.repository_store.delete(info.path)
         repository = Repository.open(shop.repository_store)
@@ -59,8 +55,7 @@ class TestIncremental:
         assert verify(Repository.open(shop.repository_store), JOB, second.savepoint, "full").restorable
 
     def test_known_damage_is_not_shared(self, shop: SimulatedJob) -> None:
-        shop.run(5)
-        first = shop.take()
+        first = shop.run(5).take()
         pack = next(info.path for info in shop.repository_store.list("packs"))
         data = bytearray(shop.repository_store.read(pack))
         data[100] ^= 4
@@ -81,8 +76,7 @@ class TestIncremental:
 
 class TestAgain:
     def test_the_same_batch_gives_the_savepoint_that_is_there(self, shop: SimulatedJob) -> None:
-        shop.run(4)
-        first = shop.take()
+        first = shop.run(4).take()
         before = {info.path for info in shop.repository_store.list()}
         second = shop.take(pin=True)
         assert (second.savepoint, second.already_there, second.new_bytes) == (first.savepoint, True, 0)
@@ -91,16 +85,14 @@ class TestAgain:
         assert {path for path in after - before if not path.startswith("marks/")} == set()
 
     def test_a_damaged_one_is_not_passed_off_as_a_savepoint(self, shop: SimulatedJob) -> None:
-        shop.run(4)
-        shop.take()
+        shop.run(4).take()
         for info in list(shop.repository_store.list("packs")):
             shop.repository_store.delete(info.path)
         with refuses(IntegrityError, "savepoint-damaged"):
             take(TakeRequest(shop.checkpoint, Repository.open(shop.repository_store), JOB))
 
     def test_another_query_id_is_a_conflict_unless_meant(self, shop: SimulatedJob) -> None:
-        shop.run(4)
-        shop.take()
+        shop.run(4).take()
         other = LiveCheckpoint(shop.open("other"), seed=1).run(4)
         with refuses(ConflictError, "another-query") as caught:
             take(TakeRequest(other.store, shop.repository, JOB))
@@ -110,8 +102,7 @@ class TestAgain:
         assert take(TakeRequest(other.store, shop.repository, f"{JOB}/second")).batch == 4
 
     def test_the_same_batch_of_another_timeline_is_another_savepoint(self, shop: SimulatedJob) -> None:
-        shop.run(4)
-        first = shop.take()
+        first = shop.run(4).take()
         other = LiveCheckpoint(shop.open("other"), seed=1, query_id=shop.live.query_id).run(4)
         text = (
             other.store.read("offsets/3").decode().replace('"batchTimestampMs": 3', '"batchTimestampMs": 4')

@@ -23,8 +23,7 @@ STOPPED = CompactionRequest(stopped=True, watch=HELD, by={"user": "tester"})
 
 def write_with_garbage(store: Store) -> LiveCheckpoint:
     """Some batches, one that was planned, an attempt at it, unfinished writes, a partition too many."""
-    live = LiveCheckpoint(store, snapshot_every=2, query_id=str(uuid.UUID(int=1)))
-    live.run(4)
+    live = LiveCheckpoint(store, snapshot_every=2, query_id=str(uuid.UUID(int=1))).run(4)
     live.plan()
     for path in (
         "state/0/0/6.delta",

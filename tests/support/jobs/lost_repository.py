@@ -33,8 +33,7 @@ def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
     """Let a driver have worked in the job's current generation."""
     control = job.records()
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    checkpoint = LiveCheckpoint(open_store(location or generation.location), retain=20)
-    checkpoint.run(3)
+    checkpoint = LiveCheckpoint(open_store(location or generation.location), retain=20).run(3)
     facts = {"generation": generation.number, "query_id": checkpoint.query_id, "sink": SINK}
     control.record_query(None, facts)
     why = renew_marker(

@@ -213,8 +213,7 @@ def test_a_managed_checkpoint_tells_its_sinks_to_take(job: Job, tmp_path: Path) 
 
 
 def test_a_managed_checkpoint_tells_them_by_whichever_name_it_is_reached(job: Job, tmp_path: Path) -> None:
-    live = LiveCheckpoint(open_store(job.checkpoint))
-    live.run(3)
+    live = LiveCheckpoint(open_store(job.checkpoint)).run(3)
     records = job.records()
     records.generations().ensure_first(job.checkpoint, by={"user": "test"})
     records.record_query(None, {"sink": "ForeachBatchSink", "query_id": live.query_id})

@@ -221,8 +221,7 @@ def test_a_query_that_is_not_the_jobs_is_a_conflict_unless_it_is_meant(
 
 def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     shop = SimulatedJob(tmp_path)
-    shop.run(3)
-    taken = shop.take()
+    taken = shop.run(3).take()
     fork: list[str | Path] = [
         "restore",
         taken.savepoint,

@@ -28,26 +28,21 @@ from tests.support.storage.faulty_store import Fault, FaultyStore
 
 class TestLatestGood:
     def test_is_the_newest(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        shop.take()
-        shop.run(1)
-        newest = shop.take()
+        shop.run(3).take()
+        newest = shop.run(1).take()
         report = shop.restore("latest-good")
         assert (report.plan.savepoint, report.plan.skipped) == (newest.savepoint, ())
 
     def test_walks_back_past_damaged_ones_and_says_which(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        good = shop.take()
+        good = shop.run(3).take()
         before = {info.path for info in shop.repository_store.list("packs")}
-        shop.run(2)
-        damaged = shop.take()
+        damaged = shop.run(2).take()
         for info in list(shop.repository_store.list("packs")):
             if info.path not in before:
                 data = bytearray(shop.repository_store.read(info.path))
                 data[3] ^= 1
                 shop.repository_store.write(info.path, bytes(data))
-        shop.run(1)
-        listed = shop.take(batch=2)
+        listed = shop.run(1).take(batch=2)
         assert listed.already_there
         manifest = f"savepoints/{JOB}/{damaged.savepoint}.json"
         plan = plan_restore(
@@ -74,8 +69,7 @@ class TestLatestGood:
         self, shop: SimulatedJob
     ) -> None:
         """Before a job is stopped for a restore that can only fail."""
-        shop.run(3)
-        damaged = shop.take().savepoint
+        damaged = shop.run(3).take().savepoint
         state = max(info.path for info in shop.checkpoint.list("state") if info.path.endswith(".delta"))
         saved = shop.checkpoint.read(state)
         (pack,) = (
@@ -96,11 +90,9 @@ class TestLatestGood:
     def test_walks_past_what_the_disk_does_not_give_if_it_still_does_not_when_asked_again(
         self, shop: SimulatedJob, reads: Sequence[int]
     ) -> None:
-        shop.run(3)
-        good = shop.take()
+        good = shop.run(3).take()
         before = {info.path for info in shop.repository_store.list("packs")}
-        shop.run(2)
-        newest = shop.take()
+        newest = shop.run(2).take()
         (pack,) = {info.path for info in shop.repository_store.list("packs")} - before
         faulty = FaultyStore(
             shop.repository_store,
@@ -117,8 +109,7 @@ class TestLatestGood:
         assert pack in skipped.why
 
     def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: SimulatedJob) -> None:
-        shop.run(6)
-        newest = shop.take()
+        newest = shop.run(6).take()
         shop.take(batch=2)
         assert shop.restore("latest-good").plan.savepoint == newest.savepoint
         # what goes on from a restore is newer than what it was restored from, whatever its batches are called
@@ -131,16 +122,14 @@ class TestLatestGood:
         )
 
     def test_none_that_verifies(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        taken = shop.take()
+        taken = shop.run(3).take()
         shop.repository_store.write(f"savepoints/{JOB}/{taken.savepoint}.json", b"{}")
         with refuses(NotFoundError, "no-good-savepoint"):
             shop.restore("latest-good")
         assert contents(shop.open("restored")) == {}
 
     def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        shop.take()
+        shop.run(3).take()
         shop.run(2)
         newest = shop.repository.load(JOB, shop.take().savepoint)
         for info in list(shop.repository_store.list("packs")):
@@ -153,10 +142,8 @@ class TestLatestGood:
     def test_one_that_is_expired_meanwhile_is_passed_over(
         self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shop.run(3)
-        older = shop.take()
-        shop.run(2)
-        newest = shop.take()
+        older = shop.run(3).take()
+        newest = shop.run(2).take()
 
         def expired(
             repository: Repository, job: str, savepoint: str, *args: Any, **options: Any
@@ -174,8 +161,7 @@ class TestLatestGood:
 
     def test_of_several_jobs_needs_a_name(self, shop: SimulatedJob) -> None:
 
-        shop.run(3)
-        shop.take()
+        shop.run(3).take()
         take(TakeRequest(shop.checkpoint, shop.repository, "other"))
         with refuses(InputError, "which-job"):
             shop.restore("latest-good")
@@ -187,11 +173,9 @@ class TestByTime:
 
     def two(self, shop: SimulatedJob) -> tuple[str, str, list[str]]:
         """An older savepoint, a newer one, and the packs of the newer one."""
-        shop.run(3)
-        older = shop.take().savepoint
+        older = shop.run(3).take().savepoint
         before = keys(shop, "packs")
-        shop.run(2)
-        newer = shop.take().savepoint
+        newer = shop.run(2).take().savepoint
         shop.run(1)
         return older, newer, [key for key in keys(shop, "packs") if key not in before]
 
@@ -274,8 +258,7 @@ class TestByTime:
         assert [one.savepoint for one in plan.skipped] == [last]
 
     def test_where_no_older_one_verifies_the_error_stays_as_it_was(self, shop: SimulatedJob) -> None:
-        shop.run(3)
-        only = shop.take().savepoint
+        only = shop.run(3).take().savepoint
         for key in keys(shop, "packs"):
             flip(shop, key)
         with pytest.raises(IntegrityError) as caught:

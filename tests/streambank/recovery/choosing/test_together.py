@@ -282,8 +282,7 @@ class TestFromPlace:
             live.commit()
             sinks = sinks_from_descriptions(["ConsoleTable"])
             take(TakeRequest(live.store, replica, f"flights/{name}", sinks=sinks))
-        test = LiveCheckpoint(open_store(tmp_path / "test"), seed=1)
-        test.run(9)
+        test = LiveCheckpoint(open_store(tmp_path / "test"), seed=1).run(9)
         take(TakeRequest(test.store, replica, "flights/users", sinks=sinks))
         assert self.nearest(pair)[:2] == (pair.repository.store.uri, own)
 
