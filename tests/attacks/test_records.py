@@ -127,9 +127,8 @@ def test_the_last_number_is_an_error_and_not_the_end_of_all_changes(tmp_path: Pa
     assert stream.append({"state": "running"}) == 1
     stream.create(9_999_999_999, {"state": "stopped"})
     assert stream.append({"state": "running"}) == 2
-    with pytest.raises(FormatError) as caught:
+    with refuses(FormatError, "damaged-record", match="9999999999"):
         stream.latest()
-    assert caught.value.code == "damaged-record" and "9999999999" in caught.value.message
 
 
 def test_who_may_only_write_savepoints_steers_no_job(job: Job, tmp_path: Path) -> None:

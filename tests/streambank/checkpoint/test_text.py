@@ -28,12 +28,10 @@ def test_what_is_whole_is_read() -> None:
     ],
 )
 def test_whatever_is_wrong_with_the_bytes_the_error_names_the_file(read: Callable[[], object]) -> None:
-    with refuses(FormatError, "half-written") as caught:
+    with refuses(FormatError, "half-written", match="offsets/3"):
         read()
-    assert "offsets/3" in caught.value.message
 
 
 def test_a_version_of_the_future_is_not_taken_for_damage() -> None:
-    with refuses(FormatError, "unknown-version") as caught:
+    with refuses(FormatError, "unknown-version", match="version 3"):
         parse_version("v3", "offsets/3", 2)
-    assert "version 3" in caught.value.message

@@ -19,6 +19,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import succeed
+from tests.support.refuses import refuses
 from tests.support.repository.derived_savepoint import derive
 
 JOB = "dedup"
@@ -158,8 +159,7 @@ def test_a_replica_knows_of_the_rehearsal_and_of_the_restore(changed: Changed, t
 def test_where_nothing_else_is_there_no_savepoint_is_meant(changed: Changed) -> None:
     rehearsed(changed, passed=False)
     changed.repository.store.delete(f"savepoints/{JOB}/{changed.taken}.json")
-    with pytest.raises(NotFoundError) as caught:
+    with refuses(NotFoundError, "no-such-savepoint", match="rehearsal has not passed"):
         changed.repository.resolve("latest", JOB)
-    assert caught.value.code == "no-such-savepoint" and "rehearsal has not passed" in caught.value.message
     with pytest.raises(NotFoundError):
         changed.repository.resolve("latest-good", JOB)

@@ -67,9 +67,8 @@ def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:
 @pytest.mark.parametrize("how", ["dead", "silent"])
 def test_an_application_that_did_not_do_it(shop: SimulatedJob, seen: Path, tmp_path: Path, how: str) -> None:
     executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print, none)
-    with pytest.raises(StorageError) as caught:
+    with refuses(StorageError, "spark-failed", match="the log of this task"):
         shop.take(pace=Pace(executor=executor))
-    assert caught.value.code == "spark-failed" and "the log of this task" in caught.value.message
     assert not list(tmp_path.glob("streambank-spark-*"))
 
 

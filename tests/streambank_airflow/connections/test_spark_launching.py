@@ -82,9 +82,8 @@ def test_a_name_that_is_too_long_for_the_cluster_is_refused(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "yarn"}))
     jobs = write_jobs(tmp_path, name="n" * 90, more='launch.connection = "cluster"')
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-connection", match="89 characters"):
         launch_of(StreambankHook(jobs_file=str(jobs)), "n" * 90)
-    assert caught.value.code == "bad-connection" and "89 characters" in caught.value.message
 
 
 def test_a_standalone_master_is_host_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

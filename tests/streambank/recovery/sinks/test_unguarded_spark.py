@@ -85,9 +85,8 @@ def test_what_is_named_is_what_happens(spark: SparkSession, tmp_path: Path) -> N
     )
     query.add(4)
     query.run(tmp_path / "ck", 1)  # batches 3 to 6
-    with refuses(RefusedError, "sink-not-guarded") as caught:
+    with refuses(RefusedError, "sink-not-guarded", match="sent batches 3 to 6 after the savepoint's batch 2"):
         restore(RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored")))
-    assert "sent batches 3 to 6 after the savepoint's batch 2" in caught.value.message
     report = restore(
         RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored"), sink="accept")
     )
