@@ -180,8 +180,7 @@ def test_a_generation_is_what_is_declared_and_nothing_that_a_record_names(tmp_pa
 
 
 def test_a_record_sends_no_driver_and_no_restore_elsewhere(tmp_path: Path) -> None:
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(tmp_path, batches=2)
     next_generation(job, save(job), sink="accept")
     record(job, 3, (tmp_path / "standby/ck.g0003").as_uri())
     for act in (lambda: prepare_launch(job, job.records(), by=BY), lambda: next_generation(job, "latest")):
@@ -197,8 +196,7 @@ def test_a_record_sends_no_driver_and_no_restore_elsewhere(tmp_path: Path) -> No
 def test_a_checkpoint_that_is_declared_elsewhere_by_now_is_no_forgery(
     tmp_path: Path, way: str, restores: int
 ) -> None:
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(tmp_path, batches=2)
     prepare_launch(job, job.records(), by=BY)
     saved = save(job)
     for _ in range(restores):

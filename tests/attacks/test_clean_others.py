@@ -44,8 +44,7 @@ def test_the_checkpoint_in_use_stays_where_records_name_newer_ones(
 
 
 def test_the_checkpoint_in_use_stays_where_a_record_lets_an_earlier_one_count(tmp_path: Path) -> None:
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(tmp_path, batches=2)
     early = save(job)
     for _ in range(4):
         go_on(job)
@@ -59,8 +58,7 @@ def test_the_checkpoint_in_use_stays_where_a_record_lets_an_earlier_one_count(tm
 
 def test_an_earlier_generation_goes_once_the_query_is_ahead_of_it(tmp_path: Path) -> None:
     """Of two that were left at batch 5, by a restore of batch 1."""
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(tmp_path, batches=2)
     early = save(job)
     for _ in range(4):
         go_on(job)

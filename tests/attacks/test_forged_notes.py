@@ -69,8 +69,7 @@ def job(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A job whose records that decide are signed, with an earlier generation that nothing needs."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(tmp_path, batches=3)
     next_generation(job, save(job))
     generation = job.records().generation()
     assert generation is not None

@@ -32,7 +32,6 @@ from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.drills import left
 from streambank.storage import memory, open_store
 from streambank.work.target import NOTE
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.jobs.left_behind import go_on, next_generation, save
@@ -252,8 +251,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job on this machine, with what work on it has left, and with directories that must stay."""
     folder = tmp_path_factory.mktemp("links") / "world"
     folder.mkdir()
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(1)
+    job = declare(folder, batches=1)
     next_generation(job, save(job), sink="accept")
     go_on(job)
     for name in DIRECTORIES[1:6]:

@@ -39,8 +39,7 @@ def repository_damaged(scene: Scene) -> None:
     scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
     assert scene.restored()["savepoint"] == newest, scene.restored()
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def repository_damaged_alone(scene: Scene) -> None:
@@ -54,8 +53,7 @@ def repository_damaged_alone(scene: Scene) -> None:
     report = scene.restored()
     assert report["savepoint"] != newest
     assert [one["savepoint"] for one in report["skipped"]] == [newest], report["skipped"]
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def _lose_checkpoint_and_newest_savepoint(scene: Scene) -> str:
@@ -63,11 +61,9 @@ def _lose_checkpoint_and_newest_savepoint(scene: Scene) -> str:
     run = scene.run()
     scene.savepoint()
     known = {*scene.repository.rglob("*")}
-    scene.feed(3)
-    scene.wait_for_rows()
+    scene.feed_through(3)
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     new = [path for path in scene.repository.rglob("*") if path.is_file() and path not in known]
     (newest,) = (path.stem for path in new if _in(path, "savepoints") and path.suffix == ".json")
     damaged = [path for path in new if _in(path, "packs") or _in(path, "objects")]
@@ -101,8 +97,7 @@ def records_lost(scene: Scene) -> None:
     scene.declare()
     run = scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     before, driver = scene.found(), scene.watched.driver()
     scene.harm()
 
@@ -124,8 +119,7 @@ def records_lost(scene: Scene) -> None:
     restore = scene.trigger("restore")
     scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.savepoint()
 
 
@@ -149,8 +143,7 @@ def database_put_back(scene: Scene) -> None:
     scene.must_be_alerted("not-watched", "team", "pager", timeout_s=300)
     scene.until_watched(newest.number + 1)
     scene.kill_driver()
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.must_be_alerted("restart", "team")
 
 
@@ -158,8 +151,7 @@ def wrong_code(scene: Scene) -> None:
     """Code that cannot go on with the state: found in the rehearsal, and the driver never notices."""
     scene.declare(verbs=("upgrade",))
     scene.run()
-    scene.feed(3)
-    scene.wait_for_rows()
+    scene.feed_through(3)
     driver = scene.watched.driver()
     scene.harm()
 
@@ -173,16 +165,14 @@ def wrong_code(scene: Scene) -> None:
     scene.never_down()
 
     scene.kill_driver()  # with the wrong code still deployed: no restart brings it in
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def wrong_code_undone(scene: Scene) -> None:
     """Code that fails on new data alone, which no rehearsal has: the upgrade undoes itself."""
     scene.declare(verbs=("upgrade",))
     run = scene.run()
-    scene.feed(3)
-    scene.wait_for_rows()
+    scene.feed_through(3)
     driver = scene.watched.driver()
     scene.harm()
 
@@ -228,16 +218,14 @@ def two_drivers(scene: Scene) -> None:
     try:
         with _another_host(scene):
             wait(lambda: scene.epoch() > epoch, "the other host has taken over", 240)
-            scene.feed(2)
-            scene.wait_for_rows()
+            scene.feed_through(2)
             assert len(_living(first)) == 2, "the suspended driver is gone, so that nothing can fight"
             scene.feed()
             for one in first:
                 os.kill(one.pid, signal.SIGCONT)
             wait(lambda: not _living(first), "the driver that has lost its lease ends itself", 60)
             assert scene.epoch() == epoch + 1, "the newer driver has lost its lease"
-            scene.feed()
-            scene.wait_for_rows()
+            scene.feed_through()
             scene.each_row_once()
             scene.must_end("stop", scene.trigger("stop", {"savepoint": False}), "success")
             scene.must_end("run", run, "success")
@@ -291,8 +279,7 @@ control = "s3://site-b/{name}/control"
     )
     run = scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     driver = scene.watched.driver()
     scene.harm()
 

@@ -79,8 +79,7 @@ def driver_killed(scene: Scene) -> None:
 
     scene.kill_driver()
 
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.until_kept(run)
     scene.must_be_alerted("restart", "team")
 
@@ -90,8 +89,7 @@ def checkpoint_deleted(scene: Scene) -> None:
     scene.declare()
     run = scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     scene.harm()
 
     shutil.rmtree(scene.checkpoint)
@@ -103,8 +101,7 @@ def checkpoint_deleted(scene: Scene) -> None:
     restore = scene.trigger("restore")
     scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.must_be_alerted("checkpoint-lost", "team", "pager")
 
 
@@ -128,16 +125,14 @@ def checkpoint_deleted_at_rest(scene: Scene) -> None:
     restore = scene.trigger("restore")
     scene.answer("restore", restore)
     scene.must_end("restore", restore, "success")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def state_file_truncated(scene: Scene) -> None:
     """Seen by `doctor` before anything starts, no start tries it again and again, and a restore heals it."""
     scene.declare()
     scene.run()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     scene.savepoint()
     scene.stop()
     scene.savepoint()
@@ -158,8 +153,7 @@ def state_file_truncated(scene: Scene) -> None:
     restore = scene.trigger("restore")
     scene.answer("restore", restore)
     scene.must_end("restore", restore, "success")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def poison_row(scene: Scene) -> None:
@@ -175,8 +169,7 @@ def poison_row(scene: Scene) -> None:
     repair()
     scene.night.acts.append("repair the row")
     scene.clear("run", run)
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.must_be_alerted("giving-up", "team", "pager")
 
 
@@ -206,8 +199,7 @@ def wrong_input(scene: Scene) -> None:
 
     assert (scene.found(), scene.control.generation()) == (before, generation), "something was touched"
     assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def triggerer_and_driver_killed(scene: Scene) -> None:
@@ -221,8 +213,7 @@ def triggerer_and_driver_killed(scene: Scene) -> None:
     time.sleep(5)  # it is gone for a while
     airflow.start("triggerer")
 
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     scene.must_be_alerted("restart", "team")
 
 
@@ -231,8 +222,7 @@ def scheduler_killed_in_a_restore(scene: Scene) -> None:
     scene.declare()
     scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     scene.stop()
     airflow, dag_id = scene.site.airflow, scene.dag("restore")
     scene.harm()
@@ -249,16 +239,14 @@ def scheduler_killed_in_a_restore(scene: Scene) -> None:
         assert scene.look_at("restore", restore).codes, scene.why("restore", restore)
         scene.clear("restore", restore)
         scene.must_end("restore", restore, "success")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def repository_gone(scene: Scene) -> None:
     """Nothing starts from nothing, everything that looks is red, and with the repository all is as it was."""
     scene.declare()
     scene.run()
-    scene.feed(3)
-    scene.wait_for_rows()
+    scene.feed_through(3)
     scene.savepoint()
     scene.stop()
     disk, away = (scene.repository, scene.records), scene.repository.with_name("away")
@@ -286,8 +274,7 @@ def repository_gone(scene: Scene) -> None:
         (away / place.name).rename(place)
     scene.night.acts.append("bring the repository back")
     scene.trigger("run")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def _nothing_starts(scene: Scene, before: list[int] | None) -> None:
@@ -299,8 +286,7 @@ def sink_ahead(scene: Scene) -> None:
     scene.declare()
     scene.run()
     scene.savepoint()
-    scene.feed(3)
-    scene.wait_for_rows()
+    scene.feed_through(3)
     scene.harm()
 
     restore = scene.trigger("restore")
@@ -309,8 +295,7 @@ def sink_ahead(scene: Scene) -> None:
     assert len(options) > 2, f"there is no choice but {options}"
     scene.must_end("restore", restore, "success")
 
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     assert len(scene.runs("restore")) == 1, scene.runs("restore")
 
 
@@ -328,8 +313,7 @@ def run_paused(scene: Scene) -> None:
     scene.must_be_alerted("alive", "team", "pager")
     assert not scene.drivers(), "somebody started it"
     scene.unpause("run")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
     wait(lambda: scene.scheduled("sla").state == "success", "sla is green again", 240, every_s=10)
 
 
@@ -347,8 +331,7 @@ def keep_running_marked(scene: Scene) -> None:
     scene.must_be_alerted("alive", "team", "pager")
 
     scene.trigger("run")
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def keep_running_cleared(scene: Scene) -> None:
@@ -373,8 +356,7 @@ def restore_cleared_in_part(scene: Scene) -> None:
     scene.declare()
     scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     scene.harm()
 
     restore = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
@@ -388,8 +370,7 @@ def restore_cleared_in_part(scene: Scene) -> None:
         scene.clear("restore", restore, *tasks)
         found = scene.answer_to_the_end("restore", restore)
         assert found == "success", f"restore is {found}: {scene.why('restore', restore)}"
-    scene.recovered()
-    scene.each_row_once()
+    scene.recovered_once()
 
 
 def late_pages(scene: Scene) -> None:
@@ -438,8 +419,7 @@ def four_at_once(scene: Scene) -> None:
     scene.declare()
     watching = scene.run()
     scene.savepoint()
-    scene.feed(2)
-    scene.wait_for_rows()
+    scene.feed_through(2)
     scene.harm()
 
     stop = scene.trigger("stop", {"savepoint": False})

@@ -168,6 +168,11 @@ class Scene:
         made.rename(path)
         return path
 
+    def feed_through(self, files: int = 1) -> None:
+        """Let files arrive, and wait until they are in the output."""
+        self.feed(files)
+        self.wait_for_rows()
+
     def feed_poison(self) -> Callable[[], None]:
         """Let a file arrive that no batch survives; what repairs it."""
         new = [*range(len(self.fed), len(self.fed) + ROWS_PER_FILE)]
@@ -409,6 +414,11 @@ class Scene:
         self.wait_for_rows()
         assert self.begun is not None
         self.night.recovery_s = time.monotonic() - self.begun
+
+    def recovered_once(self) -> None:
+        """The same, and the output is what a run that is never disturbed gives."""
+        self.recovered()
+        self.each_row_once()
 
     def never_down(self) -> None:
         """The job was not down: rows that have arrived since the harm are in the output."""

@@ -45,8 +45,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_database")]
 def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
     """A job that runs without Spark; it has committed some batches."""
     with managed_job(tmp_path, monkeypatch) as job:
-        job.start()
-        job.wait_for_batch(2)
+        job.start(until=2)
         poll(lambda: job.control.query_facts() is not None)
         yield job
 
@@ -182,8 +181,7 @@ def test_d8_a_living_job_whose_sink_is_ahead_is_restored_by_one_run(managed: Man
     output = stop_and_save(managed)
     saved = managed.last_batch()
     FileSinkWriter(open_store(output)).write(saved + 1, [{"batch": "later"}])
-    managed.start()
-    managed.wait_for_batch(saved + 1)
+    managed.start(until=saved + 1)
     dags = build_dags(managed.jobs_file)
 
     with ThreadPoolExecutor(1) as person:

@@ -103,8 +103,7 @@ def scenes(site: Site) -> Iterator[Callable[[str], Scene]]:
                 scene.declare(verbs=[verb])
             scene.run()
             scene.savepoint()
-            scene.feed(3)
-            scene.wait_for_rows()
+            scene.feed_through(3)
         return found[verb]
 
     yield scene_of
@@ -155,8 +154,7 @@ def test_a_retry_ends_well(
         scene.at = other
         wait(lambda: _is_watched(scene), f"a run watches the {other}", RUN_S)
     assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
-    scene.feed()
-    scene.wait_for_rows()
+    scene.feed_through()
     scene.each_row_once()
 
 

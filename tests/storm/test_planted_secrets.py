@@ -186,8 +186,7 @@ def test_a_story_by_airflow_leaves_them_out_of_its_database_and_its_logs(
     monkeypatch.setenv("AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps(connection))
     template = "{{ conn.streambank_default.password }}"
     dags = build_dags(managed.jobs_file)
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     for kind, conf in (
         ("savepoint", {"note": template}),
         ("sla", {}),

@@ -108,8 +108,7 @@ def test_savepoints_of_a_query_are_versions_of_one_dataset() -> None:
 def test_what_was_done_names_what_was_read_and_written(managed: Managed) -> None:
     from streambank_airflow.hooks.streambank import StreambankHook
 
-    managed.start()
-    managed.wait_for_batch(3)
+    managed.start(until=3)
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
     taken = hook.savepoints.take("flights", TakeOptions(), by={})
     checkpoint = Dataset("file", str(managed.checkpoint))

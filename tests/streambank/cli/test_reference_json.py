@@ -121,8 +121,7 @@ def imported(folder: Path) -> Any:
 def cleaned(folder: Path) -> Any:
     """Of a job with an earlier generation."""
     folder.mkdir()
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     next_generation(job, save(job))
     go_on(job)
     jobs = ("--jobs", folder / "streaming_jobs.toml", "--keep", 1, "--keep-for", "1ms")

@@ -113,8 +113,7 @@ def test_a_restore_says_from_where_and_how_far_it_went_back(folder: Path) -> Non
 
 
 def test_nothing_is_said_to_be_lost_that_was_not(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     savepoint = save(job)
     next_generation(job, savepoint)
     assert "lost" not in (of(job, "restored").facts or {})
@@ -125,8 +124,7 @@ def test_nothing_is_said_to_be_lost_that_was_not(folder: Path) -> None:
 
 
 def test_how_long_nothing_was_processed_stands_at_the_driver_and_at_the_restore(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     records = job.records()
     records.record_event("driver-started", epoch=1)
     processed(job, 1, 0, 1, 2)

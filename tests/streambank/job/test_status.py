@@ -25,9 +25,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
 from streambank.job.stop import stop_job
-from streambank.storage import local_path, open_store
+from streambank.storage import local_path
 from streambank.storage.local.store import LocalStore
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, ELSEWHERE, declare, fake_launcher
 from tests.support.refuses import refuses
 from tests.support.sla.progress_records import line
@@ -221,8 +220,7 @@ def test_progress_before_a_new_driver_is_named_with_its_time(folder: Path) -> No
 
 
 def test_a_declared_checkpoint_that_has_no_effect_is_named_by_status_and_savepoint(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
     assert status(folder, job).queries["main"].note == ""
     file = folder / "streaming_jobs.toml"
@@ -235,8 +233,7 @@ def test_a_declared_checkpoint_that_has_no_effect_is_named_by_status_and_savepoi
 
 
 def test_the_batch_of_another_jobs_checkpoint_is_not_shown(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     assert status(folder, job).batch == 2
     theirs = Marker("other", "main", 1, job.checkpoint, "file:///control/other", query_id="q")
     write_marker(job.checkpoint, theirs)

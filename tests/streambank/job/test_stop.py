@@ -64,8 +64,7 @@ def test_nothing_is_committed_after_the_savepoint_of_a_stop(
 ) -> None:
     """The driver commits a batch every tenth of a second, up to the stop."""
     with managed_job(tmp_path, monkeypatch) as managed:
-        managed.start()
-        managed.wait_for_batch(3)
+        managed.start(until=3)
         stopped = stop_job(managed.job, by=BY, savepoint=True)
         assert (stopped.state, stopped.how) == ("stopped", "boundary")
         kept = managed.repository.load("flights", stopped.savepoints["main"])

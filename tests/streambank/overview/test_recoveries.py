@@ -7,8 +7,6 @@ from streambank.control.progress import ProgressWriter
 from streambank.declaration.declaration import Job
 from streambank.overview.recoveries import MOST, recoveries_part
 from streambank.overview.snapshot import snapshot
-from streambank.storage import open_store
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.left_behind import next_generation, save
@@ -27,8 +25,7 @@ def driven(job: Job, epoch: int, *batches: int) -> None:
 
 
 def test_a_restore_has_its_steps_up_to_the_first_batch(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job = declare(folder, batches=3)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
     driven(job, 1, 0, 1, 2)
     savepoint = save(job)
@@ -59,8 +56,7 @@ def test_drills_are_shown_newest_first_with_the_step_that_failed(folder: Path) -
 
 
 def test_a_savepoint_says_when_and_from_where_it_was_drilled_last(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(folder, batches=2)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
     savepoint, where = save(job), (folder / "replica").as_uri()
 

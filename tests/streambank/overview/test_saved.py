@@ -17,9 +17,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.marks import REHEARSAL, add_mark
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare, write_jobs
 from tests.support.jobs.left_behind import repository_of, save
 
@@ -84,8 +82,7 @@ def test_of_several_queries_each_has_its_newest(folder: Path) -> None:
 
 
 def test_a_savepoint_that_is_read_just_now_is_held(folder: Path) -> None:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(folder, batches=2)
     savepoint = save(job)
     repository = repository_of(job)
     with Holds(repository, "restore", BY).held(job.name, savepoint):

@@ -15,8 +15,6 @@ from streambank.job.savepoint import savepoint_job
 from streambank.overview.line import LINE_BYTES
 from streambank.overview.plain import size_of
 from streambank.overview.snapshot import Snapshot, snapshot
-from streambank.storage import open_store
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.jobs.left_behind import save
 from tests.support.jobs.lost_repository import worked
@@ -152,8 +150,7 @@ def test_places_where_we_may_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_folder() as folder:
         launcher = fake_launcher(folder)
         monkeypatch.setattr("streambank.job.status.launcher_for", lambda job: launcher)
-        job = declare(folder)
-        LiveCheckpoint(open_store(job.checkpoint)).run(3)
+        job = declare(folder, batches=3)
         job.records().generations().ensure_first(job.checkpoint, by=BY)
         save(job)
         for place, code in (("repository", "no-permission"), ("checkpoints/flights", "no-permission")):

@@ -66,8 +66,7 @@ def assert_whole(repository_store: Store) -> list[str]:
 @pytest.mark.parametrize("incremental", [False, True])
 def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, incremental: bool) -> None:
     def prepared() -> tuple[SimulatedJob, Callable[[FaultyStore], object]]:
-        shop = fresh(tmp_path)
-        shop.run(4)
+        shop = fresh(tmp_path).run(4)
         if incremental:
             shop.take()
             shop.run(2)
@@ -97,8 +96,7 @@ def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, i
 @pytest.mark.parametrize("kind", ["crash-before", "error"])
 def test_take_failing_at_any_call_of_the_checkpoint(tmp_path: Path, kind: Kind) -> None:
     def prepared() -> tuple[SimulatedJob, Callable[[FaultyStore], object]]:
-        shop = fresh(tmp_path)
-        shop.run(3)
+        shop = fresh(tmp_path).run(3)
         return shop, lambda store: take(TakeRequest(store, shop.repository, JOB), pace=Pace(parallel=1))
 
     shop, run = prepared()
@@ -120,8 +118,7 @@ def usable(target: Store) -> bool:
 
 @pytest.mark.parametrize("kind", ["crash-before", "crash-after", "crash-during", "power-cut"])
 def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) -> None:
-    shop = fresh(tmp_path)
-    shop.run(4)
+    shop = fresh(tmp_path).run(4)
     taken = shop.take()
     expected = None
     calls = 0
@@ -147,8 +144,7 @@ def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) ->
 
 
 def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> None:
-    shop = fresh(tmp_path)
-    shop.run(4)
+    shop = fresh(tmp_path).run(4)
     taken = shop.take()
     target = FaultyStore(shop.open("restored"))
     restore(RestoreRequest(shop.repository, taken.savepoint, into=target, opener=quick_store))
@@ -160,8 +156,7 @@ def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> Non
 
 
 def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path) -> None:
-    shop = fresh(tmp_path)
-    shop.run(4)
+    shop = fresh(tmp_path).run(4)
     taken = shop.take()
 
     def run(store: Store) -> object:
@@ -185,8 +180,7 @@ def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path
 
 
 def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: Path) -> None:
-    shop = fresh(tmp_path)
-    shop.run(4)
+    shop = fresh(tmp_path).run(4)
     taken = shop.take()
 
     def run_into(name: str) -> Callable[[FaultyStore], object]:
@@ -222,8 +216,7 @@ def test_generation_restore_killed_at_any_call(tmp_path: Path, kind: Kind) -> No
     """The job's records, the target and the sink die together, as they do when the process is killed."""
 
     def prepared() -> tuple[SimulatedJob, str, Callable[[FaultyStore], object]]:
-        shop = fresh(tmp_path)
-        shop.run(4)
+        shop = fresh(tmp_path).run(4)
         taken = shop.take().savepoint
         shop.run(2)
         return shop, taken, lambda root: _restore_generation(shop, taken, root)
@@ -312,8 +305,7 @@ def test_rollback_killed_at_any_call(tmp_path: Path, kind: Kind, to: int) -> Non
 
 
 def test_an_unfinished_rollback_is_not_accepted(tmp_path: Path) -> None:
-    shop = fresh(tmp_path)
-    shop.run(4)
+    shop = fresh(tmp_path).run(4)
     taken = shop.take()
     shop.run(3)
     faulty = FaultyStore(shop.sink_store, Fault("crash-before", call=3, operations=frozenset({"rename"})))

@@ -17,6 +17,5 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
     with managed_job(tmp_path, monkeypatch) as found:
         found.declare('[[jobs.flights.sinks]]\nkind = "idempotent-by-key"\n')
         found.hangs.write_text("8", encoding="utf-8")  # then no batch of a rehearsal is purged meanwhile
-        found.start()
-        found.wait_for_batch(7)
+        found.start(until=7)
         yield found

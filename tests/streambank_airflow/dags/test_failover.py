@@ -58,8 +58,7 @@ def test_it_goes_on_at_the_other_site_and_comes_back(
 ) -> None:
     hook = StreambankHook(jobs_file=str(two.jobs_file))
     hand_over(lambda: hook.declared.job("flights").records(), monkeypatch)
-    two.start()
-    two.wait_for_batch(2)
+    two.start(until=2)
     dags = build_dags(two.jobs_file)
     dag = dags["flights.failover"]
     write_dags(dags["flights.run"])
@@ -94,8 +93,7 @@ def test_it_goes_on_at_the_other_site_and_comes_back(
 
 @pytest.mark.storm
 def test_a_site_that_does_not_answer_is_refused(airflow_database: None, two: Managed) -> None:
-    two.start()
-    two.wait_for_batch(2)
+    two.start(until=2)
     end_drivers(two.control)
     records = two.folder / "repository.control"
     records.rename(two.folder / "aside")

@@ -56,8 +56,7 @@ def test_a_savepoint_before_a_batch_job(airflow_database: None, managed: Managed
 
 
 def lost(managed: Managed) -> str:
-    managed.start()
-    managed.wait_for_batch(3)
+    managed.start(until=3)
     poll(lambda: managed.control.query_facts() is not None)
     with own_dag("before") as dag:
         savepoint_group("flights", jobs_file=managed.jobs_file)

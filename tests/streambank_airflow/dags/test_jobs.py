@@ -129,8 +129,7 @@ def test_a_damaged_savepoint_fails_its_verification(
 
 def saved_then_lost(managed: Managed) -> Any:
     """A job with a savepoint, whose checkpoint is gone and whose driver was killed."""
-    managed.start()
-    managed.wait_for_batch(3)
+    managed.start(until=3)
     poll(lambda: managed.control.query_facts() is not None)
     took = xcom(run_dag(dags_of(managed)["flights.savepoint"]), "take")
     managed.wait_for_batch(took["batch"] + 3)

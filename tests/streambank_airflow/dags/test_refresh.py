@@ -96,8 +96,7 @@ def saved(managed: Managed) -> Iterator[Managed]:
     managed.declare(
         '\n[jobs.flights.copies.staging]\ncheckpoint = "staging/ck"\noutputs = { "./out" = "staging/out" }\n'
     )
-    managed.start()
-    managed.wait_for_batch(3)
+    managed.start(until=3)
     savepoint_job(managed.job, by=BY)
     yield managed
     end_drivers(managed.job.as_copy("staging").records())

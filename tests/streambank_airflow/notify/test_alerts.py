@@ -331,8 +331,7 @@ def test_a_restart_and_giving_up_are_alerts(managed: Managed) -> None:
 @pytest.mark.usefixtures("airflow_database")
 def test_a_lost_checkpoint_is_one_alert_however_often_it_is_found(managed: Managed) -> None:
     file = declare(managed, "checkpoint-lost")
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     managed.kill()
     shutil.rmtree(managed.checkpoint)
 
@@ -347,8 +346,7 @@ def test_a_lost_checkpoint_is_one_alert_however_often_it_is_found(managed: Manag
 @pytest.mark.usefixtures("airflow_database")
 def test_a_damaged_savepoint_is_an_alert_even_where_its_task_may_go_on(managed: Managed) -> None:
     file = declare(managed, "savepoint-damaged")
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     managed.stop()
     savepoint_job(managed.job, by=BY)
     for pack in (managed.folder / "repository/packs").rglob("*"):
@@ -394,8 +392,7 @@ def test_an_approval_that_waits_is_told_and_only_approvers_may_give_it(
         for one, text in ((broken, "?"), (asked, "{{ subject }} {{ link }}"))
     )
     managed.declare(f'\n[jobs.flights.restore]\napprovers = ["ann", "bob"]\nask = [{ask}]\n')
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     managed.stop()
     savepoint_job(managed.job, by=BY)
 

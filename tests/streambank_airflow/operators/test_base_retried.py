@@ -36,8 +36,7 @@ def attempt(*, run: str = "scheduled__2026-11-28", cleared: int = 0) -> Any:
 @pytest.fixture
 def stopped(managed: Managed) -> Managed:
     """A job that stands still, with a savepoint."""
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     managed.stop()
     savepoint_job(managed.job, by=BY)
     return managed
@@ -102,8 +101,7 @@ def test_a_restore_into_a_directory_can_be_tried_again_and_cleared(stopped: Mana
 
 
 def test_a_named_take_of_a_running_job_can_be_tried_again_and_cleared(managed: Managed) -> None:
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     take = CreateSavepointOperator(task_id="t", job="flights", jobs_file=managed.jobs_file, name="nightly")
     take.outlets = []
 

@@ -186,8 +186,7 @@ def test_a_driver_that_is_gone_counts_as_before_where_its_error_is_told(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     managed.declare(QUICK.format("10m") + "max_failures = 1\n")
-    managed.start()
-    managed.wait_for_batch(0)
+    managed.start(until=0)
     managed.dies.write_text("0")
 
     run = run_dag(dag_of(managed))

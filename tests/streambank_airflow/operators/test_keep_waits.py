@@ -75,8 +75,7 @@ def test_a_full_disk_is_waited_for_and_alerted_once(
 
 
 def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed) -> None:
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     launch_id = next(iter(managed.control.lease.recent_launches()))
     failure = "org.apache.spark.SparkException: x\nCaused by: java.io.IOException: No space left on device"
     managed.control.record_event("query-ended", launch_id=launch_id, failure=failure)
@@ -100,8 +99,7 @@ def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed
 @pytest.mark.storm
 def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
     """The control of the one above."""
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     launch_id = next(iter(managed.control.lease.recent_launches()))
     managed.control.record_event("query-ended", launch_id=launch_id, failure="java.io.IOException: Broken")
     dag = dag_of(managed)  # before anything beside it reads the declaration
@@ -127,8 +125,7 @@ def test_a_driver_whose_log_cannot_be_read_counts(managed: Managed, monkeypatch:
         raise StorageError("The log cannot be read.", code="log-not-read")
 
     monkeypatch.setattr(LocalLauncher, "log_lines", unread)
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     dag = dag_of(managed)
     with meanwhile(
         managed,

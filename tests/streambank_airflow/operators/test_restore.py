@@ -57,8 +57,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def out(managed: Managed) -> Path:
     """The output of the job, stopped and saved; it has one batch more than the savepoint."""
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     poll(lambda: managed.control.query_facts() is not None)
     managed.stop()
     folder = managed.folder / "out"
@@ -315,8 +314,7 @@ def test_a_restore_is_red_where_no_run_takes_the_job_over(
 
 
 def test_of_a_sink_that_is_not_guarded_a_person_may_leave_later_output(managed: Managed) -> None:
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     poll(lambda: managed.control.query_facts() is not None)
     facts = managed.control.query_facts() or {}
     managed.control.record_query(None, {**facts, "sink": "ForeachBatchSink"})
@@ -409,8 +407,7 @@ def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -
     ):
         assert told_there in block
         block = block.replace(told_there, here)
-    managed.start()
-    managed.wait_for_batch(1)
+    managed.start(until=1)
     savepoint_job(managed.job, by=BY)
     before, names = job_status(managed.job), dict[str, Any]()
     exec(block, names)
@@ -434,8 +431,7 @@ AT_THE_JOB = ("stop", "restore", "start", "keep_running", "watched")
 
 @pytest.mark.parametrize("option", ["Approve", pytest.param("Reject", marks=pytest.mark.storm)])
 def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, option: str) -> None:
-    managed.start()
-    managed.wait_for_batch(2)
+    managed.start(until=2)
     savepoint_job(managed.job, by=BY)
     ran = managed.control.lease.view()
     place = managed.checkpoint.parent / "trial"

@@ -70,8 +70,7 @@ def test_a_take_and_a_verification_say_what_they_came_to(
 
 
 def test_a_copy_of_the_checkpoint_is_imported(managed: Managed) -> None:
-    managed.start()
-    managed.wait_for_batch(3)
+    managed.start(until=3)
     managed.stop()
     shutil.copytree(managed.checkpoint, managed.folder / "backup")
     where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file), "retries": 0}

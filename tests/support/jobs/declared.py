@@ -15,6 +15,8 @@ from streambank.driver.installed import Installation
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
+from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
 from tests.support.paths import ROOT
 from tests.support.waiting import poll
@@ -68,8 +70,12 @@ ttl = "2s"
     return file
 
 
-def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> Job:
-    return load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
+def declare(folder: Path, *args: str, name: str = "flights", more: str = "", batches: int = 0) -> Job:
+    """That job, with so many committed batches in its checkpoint."""
+    job = load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
+    if batches:
+        LiveCheckpoint(open_store(job.checkpoint)).run(batches)
+    return job
 
 
 def declare_recorded(folder: Path, checkpoint: str, *args: str, more: str = "") -> Job:

@@ -96,8 +96,12 @@ class Managed:
     def repository(self) -> Repository:
         return Repository.open(open_store(self.job.repository))
 
-    def start(self) -> StartResult:
-        return start_job(self.job, by=BY)
+    def start(self, until: int | None = None) -> StartResult:
+        """Start it; return when a batch is committed, where one is given."""
+        result = start_job(self.job, by=BY)
+        if until is not None:
+            self.wait_for_batch(until)
+        return result
 
     def stop(self, why: str = "") -> None:
         stop_job(self.job, by=BY, why=why)

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from streambank.declaration.load import load_jobs
-from streambank.storage import open_store
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.left_behind import save
@@ -15,8 +13,7 @@ from tests.support.sla.drilled_job import drilled
 
 @pytest.fixture
 def jobs(folder: Path) -> Path:
-    job = declare(folder)
-    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job = declare(folder, batches=2)
     job.records().generations().ensure_first(job.checkpoint, by=BY)
     job.records().set_desired("stopped", by=BY, why="a pause")
     save(job)

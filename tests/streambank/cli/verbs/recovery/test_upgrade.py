@@ -18,8 +18,7 @@ def test_what_a_person_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with managed_job(tmp_path, monkeypatch) as managed:
         verb = ("upgrade", "flights", "--jobs", managed.jobs_file)
         managed.hangs.write_text("8", encoding="utf-8")
-        managed.start()
-        managed.wait_for_batch(7)
+        managed.start(until=7)
         assert streambank(*verb, "--history").out == "no upgrade yet\n"
         assert "runs what is asked for already" in streambank(*verb, "--plan").out
         deploy(managed)
