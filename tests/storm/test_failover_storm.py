@@ -115,6 +115,16 @@ args = {arguments}
 
         poll(planned, timeout_s=60)
 
+    def kill_in_batch(self, service: S3Server) -> None:
+        """Kill the primary with its storage, in the middle of a batch."""
+        status = self.at("primary")
+        self.nap(0.5)
+        self.feed()
+        self.until_in_batch("primary")
+        for pid in (service.pid, status["jvm_pid"], status["pid"]):
+            os.kill(pid, signal.SIGKILL)
+        self.nap(0)
+
     def second_rows(self) -> Counter[str]:
         own, self.out = self.out, self.out.with_name(f"{self.out.name}-second")
         try:
@@ -198,13 +208,7 @@ def test_a_site_that_is_killed_in_the_middle_of_a_batch_leaves_the_output_of_a_r
     tmp_path: Path, servers: Mapping[str, S3Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running_job(tmp_path, servers, monkeypatch, own_outputs=False) as (story, _, there):
-        status = story.at("primary")
-        story.nap(0.5)
-        story.feed()
-        story.until_in_batch("primary")
-        for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
-            os.kill(pid, signal.SIGKILL)
-        story.nap(0)
+        story.kill_in_batch(servers["site-a"])
         there.use(monkeypatch)
 
         refused = story.fail_over(code=8)
@@ -229,13 +233,7 @@ def test_a_job_with_two_queries_goes_on_at_the_standby_after_its_site_was_killed
         _,
         there,
     ):
-        status = story.at("primary")
-        story.nap(0.5)
-        story.feed()
-        story.until_in_batch("primary")
-        for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
-            os.kill(pid, signal.SIGKILL)
-        story.nap(0)
+        story.kill_in_batch(servers["site-a"])
         there.use(monkeypatch)
         report = story.fail_over("--is-down", "primary", "--sink", "rollback")
         assert (report["site"], sorted(report["savepoints"])) == ("standby", ["first", "second"])
@@ -267,13 +265,7 @@ def test_a_site_on_another_service_goes_on_after_the_primarys_was_killed(
 ) -> None:
     """Each bucket has a profile with its endpoint and its credentials: no proxy is between."""
     with running_job(tmp_path, servers, monkeypatch, own_outputs=False, profiles=True) as (story, _, _):
-        status = story.at("primary")
-        story.nap(0.5)
-        story.feed()
-        story.until_in_batch("primary")
-        for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
-            os.kill(pid, signal.SIGKILL)
-        story.nap(0)
+        story.kill_in_batch(servers["site-a"])
         assert story.fail_over(code=8)["error"] == "site-not-fenced"
         report = story.fail_over("--is-down", "primary", "--sink", "rollback")
         assert (report["site"], report["fenced"], report["rto_s"] is not None) == ("standby", False, True)

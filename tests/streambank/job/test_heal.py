@@ -20,7 +20,7 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from streambank.sla.judge.recoveries import recoveries
-from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher, started
 from tests.support.sla.progress_records import at, line
 from tests.support.waiting import poll
 
@@ -56,8 +56,7 @@ def heal(folder: Path, job: Job, seen: Unhealthy) -> RestartResult:
 
 def hung(folder: Path, *args: str) -> tuple[Job, Unhealthy]:
     """A job whose driver makes no progress, and what somebody who looks finds."""
-    job = declare(folder, *HUNG, *args)
-    start(folder, job)
+    job = started(folder, *HUNG, *args)
     return job, found(job)
 
 
@@ -232,8 +231,7 @@ def test_a_crash_loop_is_told_with_the_last_error_and_the_last_savepoint(folder:
 def test_a_first_batch_that_takes_long_has_more_time_after_each_driver_that_came_to_nothing(
     folder: Path,
 ) -> None:
-    job = declare(folder, *HUNG, "--first")
-    start(folder, job)
+    job = started(folder, *HUNG, "--first")
     seen = found(job, failures=1)
     job_of_long_first = declare(folder, more='[jobs.flights.health]\ntimeout = "5m"\n')
     assert job_of_long_first.health.window_s(first=True) == 3000

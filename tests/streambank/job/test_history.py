@@ -15,7 +15,7 @@ from streambank.recovery.reinstate import reinstate
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
-from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher, started
 from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
 
 FROM_AIRFLOW = {**BY, "triggered_by": "ann", "dag_id": "flights.stop"}
@@ -54,8 +54,7 @@ def test_events_of_a_clock_that_was_ahead_stay_where_they_happened(folder: Path)
 
 
 def test_a_damaged_record_is_shown_as_damaged_and_hides_no_other(folder: Path) -> None:
-    job = declare(folder)
-    start_job(job, by=BY, launcher=fake_launcher(folder))
+    job = started(folder)
     stop_job(job, by=BY, launcher=fake_launcher(folder))
     records = job.records()
     records.store.write(records.event_records.key(1), b"{")

@@ -15,7 +15,7 @@ from streambank.declaration.declaration import Job
 from streambank.job.restart import RestartAsked, RestartResult, ask_to_restart, restart_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher, started
 from tests.support.refuses import refuses
 from tests.support.waiting import poll
 
@@ -50,8 +50,7 @@ def wait_until_gone(job: Job) -> None:
 
 
 def test_one_driver_takes_over_from_another_at_a_boundary(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     numbers = job.records().desired_records.numbers()
 
     result = finish(folder, job, ask(job))
@@ -65,8 +64,7 @@ def test_one_driver_takes_over_from_another_at_a_boundary(folder: Path) -> None:
 
 
 def test_the_old_driver_ends_by_the_asking_alone(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
 
     asked = ask(job)
     wait_until_gone(job)
@@ -77,8 +75,7 @@ def test_the_old_driver_ends_by_the_asking_alone(folder: Path) -> None:
 
 
 def test_who_asks_again_never_stops_the_driver_that_has_replaced_the_first(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     finish(folder, job, ask(job), wait=False)
 
     again = finish(folder, job, ask(job))
@@ -89,8 +86,7 @@ def test_who_asks_again_never_stops_the_driver_that_has_replaced_the_first(folde
 
 
 def test_who_asks_again_before_anything_was_finished_asks_the_same_driver_once(folder: Path) -> None:
-    job = declare(folder, "--deaf")
-    start(folder, job)
+    job = started(folder, "--deaf")
 
     first, second = ask(job), ask(job)
 
@@ -100,8 +96,7 @@ def test_who_asks_again_before_anything_was_finished_asks_the_same_driver_once(f
 
 
 def test_a_driver_that_somebody_has_started_in_between_was_the_restart(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     wait_until_gone(job)
     start(folder, job)
@@ -113,8 +108,7 @@ def test_a_driver_that_somebody_has_started_in_between_was_the_restart(folder: P
 
 
 def test_a_job_that_is_meant_to_be_stopped_is_not_even_asked(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     stop_job(job, by=BY, launcher=fake_launcher(folder))
 
     assert ask_to_restart(job, by=BY) is None
@@ -122,8 +116,7 @@ def test_a_job_that_is_meant_to_be_stopped_is_not_even_asked(folder: Path) -> No
 
 
 def test_a_stop_in_between_has_the_last_word(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     stop_job(job, by=BY, launcher=fake_launcher(folder))
 
@@ -135,8 +128,7 @@ def test_a_stop_in_between_has_the_last_word(folder: Path) -> None:
 def test_a_stop_while_the_old_driver_is_waited_for_has_the_last_word_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
 
     def stop_and_be_told(*args: object, **kwargs: object) -> object:
@@ -152,8 +144,7 @@ def test_a_stop_while_the_old_driver_is_waited_for_has_the_last_word_too(
 
 
 def test_a_dead_driver_is_replaced(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     end_drivers(job.records())
 
     result = finish(folder, job, ask(job))
@@ -176,8 +167,7 @@ def test_a_job_that_never_ran_is_started(folder: Path) -> None:
 @pytest.mark.storm
 def test_a_deaf_driver_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 2.0)
-    job = declare(folder, "--deaf", more='[jobs.flights.stop]\nforce_after = "100ms"\n')
-    start(folder, job)
+    job = started(folder, "--deaf", more='[jobs.flights.stop]\nforce_after = "100ms"\n')
 
     result = finish(folder, job, ask(job), wait=False)
 
@@ -185,8 +175,7 @@ def test_a_deaf_driver_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_after_a_failed_start_another_try_starts_and_stops_nothing(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     dying = declare(folder, "--die-before-lease", "9")
     with pytest.raises(StorageError) as caught:
@@ -201,8 +190,7 @@ def test_after_a_failed_start_another_try_starts_and_stops_nothing(folder: Path)
 
 
 def test_nobody_else_works_on_the_job_meanwhile(folder: Path) -> None:
-    job = declare(folder, "--deaf")
-    start(folder, job)
+    job = started(folder, "--deaf")
     records = job.records()
     asked = ask(job)
     failed: list[BaseException] = []
@@ -236,8 +224,7 @@ def _is_restart(view: object) -> bool:
 
 
 def test_no_driver_is_stopped_under_the_hands_of_another_operation(folder: Path) -> None:
-    job = declare(folder, more='[jobs.flights.stop]\nforce_after = "10ms"\n')
-    start(folder, job)
+    job = started(folder, more='[jobs.flights.stop]\nforce_after = "10ms"\n')
 
     with job.records().operation("compact", by=BY):
         for attempt in (ask_to_restart, restart_job):

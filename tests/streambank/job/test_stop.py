@@ -19,7 +19,7 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
 from streambank.storage.local.store import LocalStore
-from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher
+from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher, started
 from tests.support.jobs.managed_job import managed_job
 from tests.support.processes import child
 from tests.support.refuses import refuses
@@ -130,8 +130,7 @@ def test_stopping_a_stopped_job_says_so(folder: Path) -> None:
 def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     caplog.set_level(logging.INFO, "streambank.job.stop")
     result = stop(folder, job, drain=True, drain_timeout_s=30)
     (said,) = {text for text in caplog.messages if text.startswith("Waiting until")}
@@ -142,14 +141,12 @@ def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(
 
 
 def test_a_forced_stop_is_told_apart(folder: Path) -> None:
-    job = declare(folder, "--forced")
-    start(folder, job)
+    job = started(folder, "--forced")
     assert stop(folder, job).how == "forced"
 
 
 def test_a_batch_that_was_left_unfinished_is_told(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     (folder / "checkpoints" / "flights" / "offsets" / "1").write_text("v1")
     result = stop(folder, job)
     assert (result.how, result.batch) == ("forced", 0)

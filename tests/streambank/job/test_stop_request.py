@@ -15,7 +15,7 @@ from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.stop import StopResult, ask_to_stop, stop_job
 from streambank.job.stop_request import StopAsked
-from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher, started
 from tests.support.refuses import refuses
 from tests.support.waiting import poll
 
@@ -52,8 +52,7 @@ def requests(job: Job) -> int:
 
 
 def test_the_driver_stops_by_the_asking_alone_and_the_rest_is_told_as_of_any_stop(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
 
     asked = ask(job, why="lunch", drain=True)
     wait_until_gone(job)
@@ -69,8 +68,7 @@ def test_the_driver_stops_by_the_asking_alone_and_the_rest_is_told_as_of_any_sto
 
 
 def test_finishing_at_once_waits_for_the_same_request(folder: Path) -> None:
-    job = declare(folder, "--forced")
-    start(folder, job)
+    job = started(folder, "--forced")
 
     result = finish(folder, job, ask(job))
 
@@ -103,8 +101,7 @@ def test_an_operation_that_holds_the_lease_is_not_asked(folder: Path) -> None:
 
 
 def test_asking_needs_no_lock_and_finishing_needs_it(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
 
     with job.records().operation("savepoint", by=BY):
         asked = ask(job, force_after_s=0.01)
@@ -122,8 +119,7 @@ def test_a_deaf_driver_is_killed_when_the_patience_of_both_steps_is_over(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.3)
-    job = declare(folder, "--deaf")
-    start(folder, job)
+    job = started(folder, "--deaf")
 
     result = finish(folder, job, ask(job, force_after_s=0.2), force_after_s=0.2)
 
@@ -131,8 +127,7 @@ def test_a_deaf_driver_is_killed_when_the_patience_of_both_steps_is_over(
 
 
 def test_a_start_in_between_has_the_last_word(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     wait_until_gone(job)
     start_job(job, by={**BY, "user": "ann"}, launcher=fake_launcher(folder))
@@ -149,8 +144,7 @@ def test_a_start_in_between_has_the_last_word(folder: Path) -> None:
 
 
 def test_a_stop_of_somebody_else_in_between_is_as_good(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     stop_job(job, by=BY, launcher=fake_launcher(folder))
     start(folder, job)
@@ -162,8 +156,7 @@ def test_a_stop_of_somebody_else_in_between_is_as_good(folder: Path) -> None:
 
 
 def test_a_driver_that_another_start_brought_and_another_stop_wants_gone_is_stopped(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     wait_until_gone(job)
     start(folder, job)
@@ -175,8 +168,7 @@ def test_a_driver_that_another_start_brought_and_another_stop_wants_gone_is_stop
 
 
 def test_an_operation_that_had_the_lease_in_between_does_not_hide_how_the_driver_ended(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     wait_until_gone(job)
     with job.records().lease.held("restore", by=BY):
@@ -188,8 +180,7 @@ def test_an_operation_that_had_the_lease_in_between_does_not_hide_how_the_driver
 
 
 def test_an_equal_request_is_not_made_twice_and_another_one_is(folder: Path) -> None:
-    job = declare(folder, "--deaf")
-    start(folder, job)
+    job = started(folder, "--deaf")
 
     first = ask(job, drain=True)
 
@@ -199,8 +190,7 @@ def test_an_equal_request_is_not_made_twice_and_another_one_is(folder: Path) -> 
 
 
 def test_many_may_finish_the_same_stop(folder: Path) -> None:
-    job = declare(folder)
-    start(folder, job)
+    job = started(folder)
     asked = ask(job)
     results: list[StopResult] = []
     threads = [threading.Thread(target=lambda: results.append(finish(folder, job, asked))) for _ in range(2)]

@@ -15,6 +15,7 @@ from streambank.driver.installed import Installation
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
+from streambank.job.start import start_job
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
@@ -112,6 +113,13 @@ def fake_installation(folder: Path) -> Installation:
         ROOT / "tests" / "support" / "drivers" / "fake_driver.py",
         (str(ROOT / "provider"), str(ROOT)),
     )
+
+
+def started(folder: Path, *args: str, more: str = "") -> Job:
+    """That job, whose driver is started."""
+    job = declare(folder, *args, more=more)
+    start_job(job, by=BY, launcher=fake_launcher(folder))
+    return job
 
 
 def end_drivers(control: JobControl) -> None:
