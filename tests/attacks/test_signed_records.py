@@ -176,9 +176,8 @@ def test_a_job_that_is_declared_as_signed_is_not_read_without_a_key(
             store.delete(f"generation/main/{name}")
     monkeypatch.delenv(VARIABLE)
     for look in (job.records, job.open_repository):
-        with pytest.raises(RefusedError) as refused:
+        with refuses(RefusedError, "signing-key-missing", hint="`signed`"):
             look()
-        assert refused.value.code == "signing-key-missing" and "`signed`" in refused.value.hint
     answer = streambank("job", "status", "flights", "--jobs", job.source)
     assert answer.code != 0 and "has to be signed" in answer.err
 

@@ -15,9 +15,10 @@ Error = TypeVar("Error", bound=StreambankError)
 
 @contextmanager
 def refuses(
-    kind: type[Error], code: str, *, match: str | None = None
+    kind: type[Error], code: str, *, match: str | None = None, hint: str = ""
 ) -> Iterator[pytest.ExceptionInfo[Error]]:
-    """As `pytest.raises`, of an error with this code."""
+    """As `pytest.raises`, of an error with this code and these words in its hint."""
     with pytest.raises(kind, match=match) as caught:
         yield caught
     assert caught.value.code == code
+    assert hint in caught.value.hint

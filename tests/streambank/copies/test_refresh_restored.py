@@ -151,6 +151,5 @@ def test_a_savepoint_of_the_live_job_is_no_savepoint_of_its_copy(tmp_path: Path)
     made = CopiedJob(tmp_path)
     made.refresh()
     request = replace(request_of(made, made.saved), repository=made.repository, job=None)
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "another-job", hint="`streambank fork orders staging`"):
         plan_restore(request)
-    assert caught.value.code == "another-job" and "`streambank fork orders staging`" in caught.value.hint

@@ -72,9 +72,8 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "60", "5 m", "m", "-5s", "1h and more", "5S", "1e3s", "s5", "٣s"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, "bad-duration", hint="60s"):
         parse_duration_s(text)
-    assert caught.value.code == "bad-duration" and "60s" in caught.value.hint
 
 
 NO_TIMES: tuple[object, ...] = (None, "", "yesterday", 7, "2026-11-30T03:12:00", [])

@@ -57,9 +57,8 @@ def test_a_planned_fail_over_and_the_way_back_lose_nothing(sites: TwoSites) -> N
     sites.until_batch(STANDBY, last + 2)
     assert sites.batch(PRIMARY) == last
     assert sites.may_start() == [STANDBY]
-    with refuses(RefusedError, "failed-over") as refused:
+    with refuses(RefusedError, "failed-over", hint="orders@standby"):
         sites.start(PRIMARY)
-    assert "orders@standby" in refused.value.hint
 
     back = sites.fail_over(PRIMARY)
     assert (back.site, back.was, back.number, back.rpo_s, back.batches_behind) == (
@@ -79,9 +78,8 @@ def test_a_site_that_burnt_down_is_left_to_a_persons_word(sites: TwoSites) -> No
     savepoint = sites.save()
     end_drivers(sites.at(PRIMARY).records())
     with sites.unreachable(PRIMARY):
-        with refuses(RefusedError, "site-not-fenced") as refused:
+        with refuses(RefusedError, "site-not-fenced", hint="--is-down primary"):
             sites.fail_over()
-        assert "--is-down primary" in refused.value.hint
         assert sites.newest(STANDBY) == (1, "active", PRIMARY), "nothing was recorded"
         report = sites.fail_over(is_down=PRIMARY, why="it burns")
         assert (report.fenced, report.fence, report.batches_behind) == (False, None, None)

@@ -51,9 +51,8 @@ def test_it_is_named_once_by_the_form_of_its_offset(shop: SimulatedJob) -> None:
 
 def test_a_restore_is_refused_until_it_is_accepted(shop: SimulatedJob) -> None:
     taken = shop.take()
-    with refuses(RefusedError, "source-cannot-repeat") as caught:
+    with refuses(RefusedError, "source-cannot-repeat", hint="--source accept"):
         shop.restore(taken.savepoint)
-    assert "--source accept" in caught.value.hint
     plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored")))
     assert plan.possible_choices.source == ("accept",)
     assert plan.to_dict()["sources"][0]["repeatable"] is False

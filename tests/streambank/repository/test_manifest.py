@@ -265,9 +265,8 @@ def test_what_is_no_manifest(junk: bytes) -> None:
 def test_a_newer_format_is_named() -> None:
     newer = encoded(FULL).replace(b'"format": 1', b'"format": 7')
     for data in (newer, resealed(encoded(FULL), (b'"format": 1', b'"format": 7'))):
-        with refuses(FormatError, "unknown-format", match="format 7") as raised:
+        with refuses(FormatError, "unknown-format", match="format 7", hint="upgrade"):
             decode(data)
-        assert "upgrade" in raised.value.hint
 
 
 def test_what_could_not_be_read_is_not_written() -> None:
