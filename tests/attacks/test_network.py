@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -17,6 +16,7 @@ from streambank.driver.spark_properties import loopback_settings
 from tests.support.checkpoint.doctor_inputs import planned
 from tests.support.checkpoint.recorded import checkpoint
 from tests.support.refuses import refuses
+from tests.support.serving import Quiet, serving
 
 
 class Redirecting(ThreadingHTTPServer):
@@ -30,7 +30,7 @@ class Redirecting(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     server: Redirecting
 
     def _answer(self) -> None:
@@ -47,21 +47,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = _answer
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def cluster() -> Iterator[Redirecting]:
     server = Redirecting()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from demo.places import Places
 from demo.rest import Airflow, LateRunError, RestError, RunFailedError
 from demo.screen import Screen
 from demo.story import Story
+from tests.support.serving import Quiet, serving
 
 Answers = dict[tuple[str, str], list[tuple[int, Any]]]
 RUN = "/api/v2/dags/flights.run/dagRuns/r1"
@@ -29,7 +29,7 @@ class FakeAirflow(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, Any, str]] = []
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     server: FakeAirflow
 
     def answer(self) -> None:
@@ -47,20 +47,13 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PATCH = answer
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def server() -> Iterator[FakeAirflow]:
-    with FakeAirflow(
-        {("POST", "/auth/token"): [(201, {"access_token": "t1"}), (201, {"access_token": "t2"})]}
-    ) as it:
-        thread = threading.Thread(target=it.serve_forever, args=(0.05,))
-        thread.start()
-        yield it
-        it.shutdown()
-        thread.join()
+    tokens = [(201, {"access_token": "t1"}), (201, {"access_token": "t2"})]
+    server = FakeAirflow({("POST", "/auth/token"): tokens})
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, cast
@@ -17,6 +17,7 @@ import pytest
 
 from demo.pictures.chromium import Chromium, chromium
 from tests.nights.watching import CARD, JOB, LIST, OpenPage, watched
+from tests.support.serving import Quiet, serving
 from tests.support.waiting import poll
 
 VIEWS = {
@@ -33,23 +34,15 @@ in_a_browser = pytest.mark.storm
 def served(views: dict[str, str]) -> Iterator[str]:
     """A server with some views; its address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
             self.wfile.write(views.get(self.path, "<p>It is broken.</p>").encode())
 
-        def log_message(self, *args: object) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

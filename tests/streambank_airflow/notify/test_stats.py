@@ -7,9 +7,8 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +22,7 @@ from streambank.sla.assess import Assessment
 from streambank_airflow.notify.stats import UNITS, Gauges
 from tests.support.airflow_face.releases import BEFORE_3_2, BEFORE_3_3
 from tests.support.airflow_face.statsd_client import have_statsd
+from tests.support.serving import Quiet, serving
 from tests.support.sla.fake_assessments import AT, MUTE, verdict
 
 FOUND = Assessment(
@@ -190,7 +190,7 @@ def test_statsd_with_influx_tags_has_few_names(
     ]
 
 
-class Collector(BaseHTTPRequestHandler):
+class Collector(Quiet):
     """Takes what an OTLP exporter posts."""
 
     posted: list[bytes]
@@ -199,9 +199,6 @@ class Collector(BaseHTTPRequestHandler):
         self.posted.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(200)
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
 
 
 SENDER = """
@@ -218,8 +215,6 @@ def test_opentelemetry_gets_the_tags_as_attributes(project_root: Path) -> None:
 
     Collector.posted = []
     server = HTTPServer(("127.0.0.1", 0), Collector)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
     settings = {
         "AIRFLOW__METRICS__OTEL_ON": "True",
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
@@ -229,12 +224,8 @@ def test_opentelemetry_gets_the_tags_as_attributes(project_root: Path) -> None:
     if BEFORE_3_2:  # which knows only its own settings of the endpoint
         settings["AIRFLOW__METRICS__OTEL_HOST"] = "127.0.0.1"
         settings["AIRFLOW__METRICS__OTEL_PORT"] = str(server.server_port)
-    try:
+    with serving(server):
         subprocess.run([sys.executable, "-c", SENDER], check=True, env={**os.environ, **settings})
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
 
     found = {}
     for data in Collector.posted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.serving import Quiet, serving
 
 
 class FakeMaster:
@@ -85,7 +86,7 @@ def fake_master() -> Iterator[FakeMaster]:
     """Such a server on the loopback device."""
     master = FakeMaster()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if master.fault is not None and self.path.endswith("/create"):
@@ -148,17 +149,7 @@ def fake_master() -> Iterator[FakeMaster]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    master.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(server) as master.url:
         yield master
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

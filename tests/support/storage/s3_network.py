@@ -7,14 +7,14 @@ alone.
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
+from tests.support.serving import Quiet, serving
 from tests.support.storage.s3_servers import S3Server
 
 _OURS = ("connection", "transfer-encoding", "date", "server", "content-length")
@@ -43,7 +43,7 @@ class Network:
 def network(servers: Mapping[str, S3Server]) -> Iterator[Network]:
     """The network of a site."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         protocol_version = "HTTP/1.1"
 
         def handle_one(self) -> None:
@@ -91,16 +91,6 @@ def network(servers: Mapping[str, S3Server]) -> Iterator[Network]:
             self.end_headers()
             return True
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running = Network(S3Server(f"http://127.0.0.1:{listening.server_address[1]}"))
-    thread = threading.Thread(target=listening.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        running = Network(S3Server(url))
         yield running
-    finally:
-        listening.shutdown()
-        listening.server_close()
-        thread.join()

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Literal
+
+from tests.support.serving import Quiet, serving
 
 Kind = Literal["lose", "truncate", "corrupt", "reset", "busy", "deny"]
 
@@ -64,7 +66,7 @@ def proxy(server: str) -> Iterator[Proxy]:
     """A proxy to the server at an address such as http://127.0.0.1:1234."""
     host, _, port = server.removeprefix("http://").partition(":")
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         protocol_version = "HTTP/1.1"
 
         def handle_one(self) -> None:
@@ -123,16 +125,6 @@ def proxy(server: str) -> Iterator[Proxy]:
             self.end_headers()
             return True
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running = Proxy(f"http://127.0.0.1:{listening.server_address[1]}")
-    thread = threading.Thread(target=listening.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        running = Proxy(url)
         yield running
-    finally:
-        listening.shutdown()
-        listening.server_close()
-        thread.join()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from tests.support.jobs.declared import declare, launched
 from tests.support.refuses import refuses
+from tests.support.serving import Quiet, serving
 from tests.support.storage.s3_servers import free_ports
 from tests.support.waiting import poll
 
@@ -48,7 +48,7 @@ class FakeManager:
 def fake_manager() -> Iterator[FakeManager]:
     manager = FakeManager()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             if self.path.startswith("/ws/v1/node/containers/"):
                 kind = self.path.partition("?")[0].rpartition("/")[2]
@@ -76,20 +76,10 @@ def fake_manager() -> Iterator[FakeManager]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    manager.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(server) as manager.url:
         yield manager
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from http.server import HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from streambank.core.errors import StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
+from tests.support.serving import Quiet, serving
 
 FULL = ("PathIsNotEmptyDirectoryException", "`/root/marks is non empty': Directory is not empty")
 FILE = {
@@ -33,7 +33,7 @@ class NameNode(HTTPServer):
     filled = False
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Quiet):
     """The part of the protocol that a prune uses."""
 
     server: NameNode
@@ -58,18 +58,12 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def namenode() -> Iterator[NameNode]:
-    with NameNode(("127.0.0.1", 0), Answers) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    server = NameNode(("127.0.0.1", 0), Answers)
+    with serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def store_at(namenode: NameNode) -> Store:
