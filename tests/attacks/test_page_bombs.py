@@ -77,8 +77,20 @@ def test_what_is_packed_otherwise_is_damage(packed: bytes) -> None:
         read(values)
 
 
-NO_NUMBERS = (0, -1, MOST_PIECES + 1, 10**300, 1.5, "3", True, None, [], {"a": 1}, float("inf"))
-NO_DIGESTS = ("../../line", "0" * 31, "0" * 33, "g" * 32, "A" * 32, 7, None, [], "%" * 32)
+NO_NUMBERS: tuple[Any, ...] = (
+    0,
+    -1,
+    MOST_PIECES + 1,
+    10**300,
+    1.5,
+    "3",
+    True,
+    None,
+    [],
+    {"a": 1},
+    float("inf"),
+)
+NO_DIGESTS: tuple[Any, ...] = ("../../line", "0" * 31, "0" * 33, "g" * 32, "A" * 32, 7, None, [], "%" * 32)
 
 
 @pytest.mark.parametrize(

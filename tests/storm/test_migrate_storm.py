@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.checkpoint.closure import PROVIDER
+from streambank.checkpoint.shape import PROVIDER
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository

@@ -17,6 +17,8 @@ from streambank.checkpoint.logs import Commit, Offsets
 from streambank.checkpoint.operators import GLOBAL_LIMIT, OperatorMetadata, require_schemas
 from streambank.checkpoint.schema.store import is_keyless
 from streambank.checkpoint.shape import (
+    PARTITIONS,
+    PROVIDER,
     URGENCY_LAST,
     URGENCY_LOG,
     Closure,
@@ -46,8 +48,6 @@ __all__ = [
     "plan_closure",
 ]
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-PARTITIONS = "spark.sql.shuffle.partitions"
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -10,6 +10,8 @@ from streambank.checkpoint.sources import SourceState
 from streambank.core.choices import ClosureKind
 from streambank.core.shape import HIDDEN, JsonObject
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PARTITIONS = "spark.sql.shuffle.partitions"
 URGENCY_LOG = 0
 """Logs go first: Spark keeps only `minBatchesToRetain` batches of them."""
 URGENCY_LAST = 1 << 62

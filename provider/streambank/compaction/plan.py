@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from streambank.checkpoint.closure import PARTITIONS, Closure, ClosurePlanner, refuse_none
+from streambank.checkpoint.closure import Closure, ClosurePlanner, refuse_none
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
+from streambank.checkpoint.shape import PARTITIONS
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.compaction.dead_files import DeadFile, Needed, RunningQuery, Stopped, stage

@@ -19,9 +19,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streambank.checkpoint.closure import PROVIDER
 from streambank.checkpoint.operators import GLOBAL_LIMIT
 from streambank.checkpoint.rewritable import check_strict
+from streambank.checkpoint.shape import PROVIDER
 from streambank.core.errors import InputError, RefusedError
 from streambank.storage import Store, open_store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streambank.checkpoint.closure import PARTITIONS, Closure
 from streambank.checkpoint.logs import UniqueIds
 from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf, with_partitions, with_unique_ids
+from streambank.checkpoint.shape import PARTITIONS, Closure
 from streambank.storage.store import Store
 
 _METADATA = "metadata"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.checkpoint.closure import PROVIDER
 from streambank.checkpoint.rewritten import DERIVED_FROM
+from streambank.checkpoint.shape import PROVIDER
 from streambank.core.errors import IntegrityError, StreambankError
 from streambank.savepoint.verify import verify
 from streambank_spark.rewrite import migrate as migrating

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streambank.checkpoint.closure import PARTITIONS, PROVIDER
 from streambank.checkpoint.schema.compatibility import KEPT_SETTINGS
-from streambank.checkpoint.shape import Closure
+from streambank.checkpoint.shape import PARTITIONS, PROVIDER, Closure
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,9 +153,10 @@ class _Found:
     @contextmanager
     def asking(self, *also: type[StreambankError]) -> Iterator[None]:
         """An error of these kinds, while this is asked, means that the query may have got further."""
+        kinds: tuple[type[StreambankError], ...] = (FormatError, InputError, *also)
         try:
             yield
-        except (FormatError, InputError, *also) as error:
+        except kinds as error:
             self.doubts.append(error.message.rstrip("."))
 
     def reached(self) -> Reached:
