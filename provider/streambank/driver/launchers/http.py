@@ -76,7 +76,8 @@ def ask(url: str, *, body: bytes | None = None, method: str = "GET", timeout_s: 
         hint = _NO_LOGIN if error.code in (401, 403) else _ADDRESSES
         raise _error(url, f"it answered {error.code}{_message(error)}", code, hint) from error
     except urllib.error.URLError as error:
-        code = UNREACHABLE if isinstance(error.reason, _NotConnected) else UNANSWERED
+        sent = not isinstance(error.reason, _NotConnected)
+        code = "cluster-unanswered" if sent else "cluster-unreachable"
         raise _error(url, str(error.reason), code) from error
     except (OSError, HTTPException) as error:
         raise _error(url, str(error) or type(error).__name__, UNANSWERED) from error
