@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
 from streambank.core.names import MAIN
+from streambank.core.restore_choices import parse_new_sinks, parse_sink_choices
 from streambank.core.text import CONTROL
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.shared import why_taken
 from streambank.declaration.state import BootstrapPolicy, TransformPolicy
-from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
 from streambank.storage import followed, is_below, is_beside, normalize_location, same_place, scheme_of
 
 if TYPE_CHECKING:

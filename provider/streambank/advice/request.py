@@ -151,11 +151,23 @@ class LoadRequest:
     )
 
 
-def flags_given(*requests: Any) -> dict[str, Any]:
-    """What was given of some requests, by its flag."""
+@dataclass(frozen=True)
+class AdviseRequest(PlaceRequest, StateRequest):
+    """For which state, and where, a state store is chosen."""
+
+    latency_s: Annotated[float | None, Option("How long a batch may take.")] = None
+
+
+@dataclass(frozen=True)
+class PlanMemoryRequest(LoadRequest, RocksDBRequest, StateRequest, PlaceRequest):
+    """Of which state, and where, the memory is calculated."""
+
+
+def flags_given(request: Any, *kinds: type[Any]) -> dict[str, Any]:
+    """What was given of the options that some classes of a request declare, by its flag."""
     return {
         flag_of(option): value
-        for request in requests
-        for option in options_of(type(request))
+        for kind in kinds
+        for option in options_of(kind)
         if (value := getattr(request, option.name)) is not None
     }

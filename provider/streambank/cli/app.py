@@ -65,7 +65,7 @@ def root(
     """Savepoints for Spark Structured Streaming: inspect, take, verify, restore."""
 
 
-for module in (
+app.add(
     inspect,
     take,
     savepoints,
@@ -86,6 +86,5 @@ for module in (
     programs,
     advise,
     plan_memory,
-):
-    module.register(app)
+)
 app.add_typer(jobs.app, name="job")

@@ -16,10 +16,10 @@ import typer
 
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
-from streambank.core.choices import LockMode, SinkChoice, SourceChoice, WorkPlace
+from streambank.core.choices import LockMode, WorkPlace
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.options import Option
-from streambank.core.verb_options import SINK, SOURCE
+from streambank.core.verb_options import KAFKA
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -138,13 +138,7 @@ Debug = Annotated[
         help="Show the traceback of an error, and what is logged for debugging.",
     ),
 ]
-Kafka = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT,...",
-        help="Servers of the query's Kafka, if they are not those that the savepoint names.",
-    ),
-]
+Kafka = Annotated[str | None, KAFKA]
 KafkaJobsFile = Annotated[
     str | None, jobs_option("The file that declares the job, and how its Kafka is reached.")
 ]
@@ -165,17 +159,16 @@ RepositoryOfPlace = Annotated[
     str | None,
     # Not from the environment as elsewhere: where it is given, a savepoint is meant, even if a directory has
     # the same name; see `repository_meant`.
-    typer.Option(
-        "--repository",
-        "-r",
-        metavar="LOCATION",
-        help="The repository of the savepoint; by default STREAMBANK_REPOSITORY, or the one that the jobs "
+    Option(
+        "The repository of the savepoint; by default STREAMBANK_REPOSITORY, or the one that the jobs "
         "file declares.",
+        flag="--repository -r",
+        metavar="LOCATION",
     ),
 ]
-JobOption = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only this job, or job/query.")]
-JobName = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
-Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
+JobOption = Annotated[str | None, Option("Only this job, or job/query.", metavar="NAME")]
+JobName = Annotated[str, Option("A job that the jobs file declares.", metavar="NAME", positional=True)]
+Why = Annotated[str, Option("Why, for the job's records.", metavar="TEXT")]
 JobsFile = Annotated[
     str,
     typer.Option(
@@ -193,87 +186,27 @@ SparkJobsFile = Annotated[
 ]
 Unsigned = Annotated[
     bool,
-    typer.Option(
-        "--unsigned",
-        help="Also sign what was changed since it was signed and, of several keys, what none has signed.",
-    ),
+    Option("Also sign what was changed since it was signed and, of several keys, what none has signed."),
 ]
 Parallel = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        rich_help_panel=WORK,
-        help="Files or objects processed at once: 4, or 8 if one side is on S3.",
-    ),
+    Option("Files or objects processed at once: 4, or 8 if one side is on S3.", metavar="N", least=1),
 ]
 Checkpoint = Annotated[
-    str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint directory: a path or a URI.")
+    str, Option("A checkpoint directory: a path or a URI.", metavar="CHECKPOINT", positional=True)
 ]
-Batch = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
-]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")]
-Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]
-NewQuery = Annotated[
-    bool,
-    typer.Option("--new-query", help="The job was started from nothing, so its query id may be another one."),
-]
+Note = Annotated[str, Option("What you want to remember about it.", metavar="TEXT")]
 SavepointName = Annotated[
     str,
-    typer.Argument(
-        metavar="SAVEPOINT",
-        help="A savepoint's id or its unique beginning, its name, latest, latest-good, a batch "
+    Option(
+        "A savepoint's id or its unique beginning, its name, latest, latest-good, a batch "
         "(batch:41), or a time (03:00, 2026-11-26T03:00): the newest from then or before.",
-    ),
-]
-Sink = Annotated[SinkChoice, typer.Option(help=SINK.help)]
-SinkOf = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SINK=CHOICE",
-        help="The same for one sink, by the path that --dry-run shows; may be repeated.",
-    ),
-]
-Source = Annotated[SourceChoice, typer.Option(help=SOURCE.help)]
-NewSink = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="OLD=NEW",
-        help="The query writes to the new directory NEW instead of the file sink OLD; may be repeated.",
-    ),
-]
-FileSinkOf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--file-sink",
-        metavar="[QUERY=]DIR",
-        help="Output directory of a file sink that the savepoint does not name, and which query of several "
-        "writes it; may be repeated.",
+        metavar="SAVEPOINT",
+        positional=True,
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Only show what would be done, and what prevents it, with the exit code that it would have.",
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        envvar="STREAMBANK_SPARK_MASTER",
-        metavar="URL",
-        rich_help_panel=WORK,
-        help="Spark's master: spark://host:7077, yarn.",
-    ),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf", metavar="KEY=VALUE", rich_help_panel=WORK, help="A Spark property; may be repeated."
-    ),
+    bool, Option("Only show what would be done, and what prevents it, with the exit code that it would have.")
 ]
 
 
@@ -444,11 +377,8 @@ def with_progress(pace: Pace) -> Iterator[Pace]:
 class LockOptions:
     """Whether what is written is locked."""
 
-    lock: Annotated[
-        str | None,
-        Option(
-            "Protect it from deletion for this long, for example 30d, by S3 Object Lock.", metavar="DURATION"
-        ),
+    lock_s: Annotated[
+        float | None, Option("Protect it from deletion for this long, for example 30d, by S3 Object Lock.")
     ] = None
     lock_mode: Annotated[
         LockMode,
@@ -456,15 +386,10 @@ class LockOptions:
     ] = "governance"
 
     def policy(self) -> LockPolicy | None:
-        """What these say.
-
-        Raises:
-            InputError: It is no duration.
-        """
-        from streambank.core.units import parse_duration_s
+        """What these say."""
         from streambank.repository.locks import LockPolicy
 
-        return None if self.lock is None else LockPolicy(parse_duration_s(self.lock), self.lock_mode)
+        return None if self.lock_s is None else LockPolicy(self.lock_s, self.lock_mode)
 
 
 def pair(text: str) -> tuple[str, str]:

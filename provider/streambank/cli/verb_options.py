@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, TypeVar, cast, get_origin
+from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
 import typer
 
 from streambank.cli.options import Debug, Json
 from streambank.core.errors import InputError
-from streambank.core.options import OptionField, flag_of, options_of
+from streambank.core.options import OptionField, default_of, flag_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,39 +30,77 @@ class Commands(typer.Typer):
 
         return added
 
+    def add(self, *modules: Any) -> None:
+        """Add the verbs of modules: their `VERBS`, by name, each with its examples."""
+        for module in modules:
+            for name, (verb, examples) in module.VERBS.items():
+                self.command(name, epilog=examples)(verb)
+
 
 def with_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb for typer: in place of its parameter of a dataclass of options, it takes these options.
+    """A verb for typer: of its parameters, and of the fields of each that is a dataclass, it makes options.
 
-    What the command line leaves out has the default of its field. The help has an option under the heading
-    `PANEL` of the class that declares it. Each verb also takes `--json` and `--debug`.
+    One that is annotated by an `Option` is read by its type; others are typer's own. What the command line
+    leaves out has its default. An option that a verb and a dataclass both have is the verb's, and both get
+    it. The help has an option under the heading `PANEL` of the class that declares it. Each verb also takes
+    `--json` and `--debug`.
     """
-    parameters: list[inspect.Parameter] = []
-    asked: dict[str, type[Any]] = {}
-    for each in inspect.signature(verb, eval_str=True).parameters.values():
-        if is_dataclass(each.annotation):
-            asked[each.name] = request = cast("type[Any]", each.annotation)
-            parameters += [_parameter(option, _panel(request, option.name)) for option in options_of(request)]
-        else:
-            parameters.append(each.replace(kind=each.KEYWORD_ONLY))
-    own = {each.name for each in parameters}
-    parameters += [each for each in _OF_EACH if each.name not in own]
+    own = inspect.signature(verb, eval_str=True).parameters
+    requests: dict[str, type[Any]] = {
+        name: cast("type[Any]", each.annotation)
+        for name, each in own.items()
+        if is_dataclass(each.annotation)
+    }
+    fields_of = {name: _fields_of(request) for name, request in requests.items()}
+    alone = {name: _taken(each) for name, each in own.items() if name not in requests}
+    taken: dict[str, tuple[OptionField | None, inspect.Parameter]] = {}
+    for name in own:
+        taken |= fields_of[name] if name in requests else {name: alone[name]}
+    taken |= alone
 
     @wraps(verb)
     def command(**given: Any) -> None:
-        for each in _OF_EACH:
-            if each.name not in own:
-                del given[each.name]
-        for name, request in asked.items():
-            said = ((option, given.pop(option.name)) for option in options_of(request))
-            given[name] = request(
-                **{option.name: _read(option, value) for option, value in said if value is not None}
-            )
-        verb(**given)
+        values = {
+            name: given[name] if option is None else _read(option, given[name])
+            for name, (option, _) in taken.items()
+            if option is None or given[name] is not None
+        }
+        asked = {name: values[name] for name in alone if name in values}
+        for name, request in requests.items():
+            asked[name] = request(**{field: values[field] for field in fields_of[name] if field in values})
+        verb(**asked)
 
+    parameters = [*(parameter for _, parameter in taken.values()), *_OF_EACH]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
+
+
+def _fields_of(request: type[Any]) -> dict[str, tuple[OptionField | None, inspect.Parameter]]:
+    """What the command line takes for the fields of a dataclass that people are asked for."""
+    hints = get_type_hints(request, include_extras=True)
+    return {
+        field.name: _taken(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if (default := default_of(field)) is None else default(),
+                annotation=hints[field.name],
+            ),
+            _panel(request, field.name),
+        )
+        for field in fields(request)
+        if get_origin(hints[field.name]) is Annotated
+    }
+
+
+def _taken(each: inspect.Parameter, panel: str | None = None) -> tuple[OptionField | None, inspect.Parameter]:
+    """An option, and what typer takes for it; None where it is typer's own."""
+    default = None if each.default is each.empty else lambda: each.default
+    option = OptionField.of(each.name, each.annotation, default)
+    if option.option is None:
+        return None, each.replace(kind=each.KEYWORD_ONLY)
+    return option, _parameter(option, panel)
 
 
 def help_of(option: OptionField) -> str:
@@ -76,7 +114,8 @@ def help_of(option: OptionField) -> str:
 
 def _is_repeated(option: OptionField) -> bool:
     assert option.option is not None, "options_of gives options"
-    return get_origin(option.kind) in (Mapping, tuple) and option.option.parse is None
+    origin = get_origin(option.kind)
+    return origin is Mapping or (origin is tuple and option.option.parse is None)
 
 
 def _panel(request: type[Any], name: str) -> str | None:
@@ -89,7 +128,7 @@ def _parameter(option: OptionField, panel: str | None) -> inspect.Parameter:
     assert option.option is not None, "options_of gives options"
     said, kind, flag = option.option, option.kind, flag_of(option)
     default = None if option.default is None else option.default()
-    names, metavar = (flag,), said.metavar
+    names, metavar = (flag, *said.flag.split()[1:]), said.metavar
     typed: Any = kind
     if kind is bool and (default or said.off):
         names = (f"{flag}/{said.off or f'--no-{flag[2:]}'}",)

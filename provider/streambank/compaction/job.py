@@ -15,6 +15,7 @@ from streambank.compaction.undo import UndoReport, bring_back
 from streambank.control.control import JobControl
 from streambank.control.records import leaving_word
 from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.core.verb_options import CompactOptions
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
 from streambank.storage import open_store, same_place
@@ -26,16 +27,13 @@ _UNDONE, _PURGED = "compaction-undone", "quarantine-purged"
 
 def compact_job(
     job: Job,
+    options: CompactOptions | None = None,
     *,
     label: str,
     by: Mapping[str, str],
     why: str = "",
     query: str | None = None,
-    stopped: bool = False,
-    keep_batches: int = 1,
-    older_than_s: float = 3600.0,
     quarantine: str | None = None,
-    dry_run: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, CompactionReport]:
     """Compact the current checkpoint of each query of a job (or of one).
@@ -45,6 +43,7 @@ def compact_job(
 
     Args:
         label: What tells this compaction from others: the same one again goes on where it broke off.
+        options: `stopped`: refuse to work beside a driver.
         quarantine: Where the dead files go; a sibling of the checkpoint where it is left out.
 
     Raises:
@@ -57,16 +56,21 @@ def compact_job(
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever else `compact` raises.
     """
-    records = job.records()
+    records, asked = job.records(), options or CompactOptions()
     names = _queries(job, query, quarantine)
     places = {name: _place(job, records, name) for name in names}
     request = CompactionRequest(
-        stopped=True, keep_batches=keep_batches, older_than_s=older_than_s, by=by, why=why, watch=HELD
+        stopped=True,
+        keep_batches=asked.keep_batches,
+        older_than_s=asked.older_than_s,
+        by=by,
+        why=why,
+        watch=HELD,
     )
-    if dry_run:
-        return _plans(job, records, places, request, stopped)
+    if asked.plan_only:
+        return _plans(job, records, places, request, asked.stopped)
     done = {}
-    with _held(records, by, stopped=stopped) as (is_held, check):
+    with _held(records, by, stopped=asked.stopped) as (is_held, check):
         for name, place in places.items():
             where = quarantine or quarantine_location(place, label)
             held = replace(request, stopped=is_held, check=check)

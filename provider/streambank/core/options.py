@@ -29,7 +29,7 @@ class Option:
 
     Attributes:
         title: Its title in a form; without one, forms do not ask for it.
-        parse: How the command line reads its text, where the type does not say it.
+        parse: How the command line reads its text (of a mapping its texts), where the type does not say it.
         section: Under which heading a form has it; the first one when left out.
         usual: What None stands for.
         positional: Whether it is an argument of the command line, and no option.
@@ -143,17 +143,18 @@ class OptionField:
 def options_of(request: type[Any]) -> tuple[OptionField, ...]:
     """The options that a dataclass declares, in their order."""
     hints = get_type_hints(request, include_extras=True)
-    found = (OptionField.of(each.name, hints[each.name], _default_of(each)) for each in fields(request))
+    found = (OptionField.of(each.name, hints[each.name], default_of(each)) for each in fields(request))
     return tuple(each for each in found if each.option is not None)
 
 
 def flag_of(option: OptionField) -> str:
     """What the command line calls an option."""
-    own = None if option.option is None else option.option.flag
-    return own or f"--{option.said.replace('_', '-')}"
+    own = [] if option.option is None else option.option.flag.split()
+    return own[0] if own else f"--{option.said.replace('_', '-')}"
 
 
-def _default_of(field: Any) -> Callable[[], Any] | None:
+def default_of(field: Any) -> Callable[[], Any] | None:
+    """What makes the default of a field of a dataclass; None where it has to be given."""
     if field.default_factory is not MISSING:
         factory: Callable[[], Any] = field.default_factory
         return factory

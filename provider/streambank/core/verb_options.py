@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from streambank.core.choices import ClosureKind, Compare, OnBreach, SinkChoice, SourceChoice
+from streambank.core.choices import ClosureKind, Compare, OnBreach, RestoreMode, SinkChoice, SourceChoice
 from streambank.core.options import Option
+from streambank.core.restore_choices import parse_new_sinks, parse_sink_choices
 
 
 def absolute(path: str) -> str:
@@ -32,13 +33,31 @@ _PIN = Option("Exempt it from retention.")
 
 
 @dataclass(kw_only=True)
-class TakeOptions:
-    """What a person may ask of a take."""
+class SavepointOptions:
+    """What a person may ask of a savepoint of each query of a job."""
 
     batch: Annotated[
         int | None,
         Option("A committed batch that Spark still retains.", metavar="N", least=0, usual="the newest"),
     ] = None
+    name: Annotated[
+        str | None,
+        Option(
+            "Give it a name that is unique within the job, or within each query of several, such as "
+            "before-upgrade. It exempts it from nothing: pin does.",
+            metavar="NAME",
+        ),
+    ] = None
+    pin: Annotated[bool, _PIN] = False
+    new_query: Annotated[
+        bool, Option("The job was started from nothing, so its query id may be another one.")
+    ] = False
+
+
+@dataclass(kw_only=True)
+class TakeOptions(SavepointOptions):
+    """What a person may ask of a take of one query."""
+
     closure: Annotated[
         ClosureKind | None,
         Option(
@@ -57,18 +76,6 @@ class TakeOptions:
             metavar="HOST:PORT,...",
         ),
     ] = None
-    name: Annotated[
-        str | None,
-        Option(
-            "Give it a name that is unique within the job, such as before-upgrade. It exempts it from "
-            "nothing: pin does.",
-            metavar="NAME",
-        ),
-    ] = None
-    pin: Annotated[bool, _PIN] = False
-    new_query: Annotated[
-        bool, Option("The job was started from nothing, so its query id may be another one.")
-    ] = False
 
 
 @dataclass(kw_only=True)
@@ -404,6 +411,81 @@ SOURCE = Option(
     },
     section="More",
 )
+
+
+KAFKA = Option(
+    "Servers of the query's Kafka, if they are not those that the savepoint names.", metavar="HOST:PORT,..."
+)
+_SINK_OF = Option(
+    "The same for one sink, by the path that --dry-run shows.",
+    metavar="SINK=CHOICE",
+    parse=parse_sink_choices,
+)
+_FILE_SINKS = Option(
+    "Output directory of a file sink that the savepoint does not name, and which query of several writes it.",
+    flag="--file-sink",
+    metavar="[QUERY=]DIR",
+)
+_NEW_SINKS = Option(
+    "The query writes to the new directory NEW instead of the file sink OLD.",
+    flag="--new-sink",
+    metavar="OLD=NEW",
+    parse=parse_new_sinks,
+)
+
+
+@dataclass(kw_only=True)
+class SingleSinkOptions:
+    """What a person may say of single sinks."""
+
+    sink_of: Annotated[Mapping[str, SinkChoice], _SINK_OF] = field(default_factory=dict)
+    file_sinks: Annotated[tuple[str, ...], _FILE_SINKS] = ()
+    new_sinks: Annotated[Mapping[str, str], _NEW_SINKS] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class RestoreJobOptions:
+    """What a person may ask of a restore of all queries of a job, as one."""
+
+    savepoint: Annotated[
+        str,
+        Option(
+            "Which savepoint of each query. latest-good, the default, is the newest moment that verified "
+            "savepoints of all queries reach.",
+            metavar="[REFERENCE]",
+            positional=True,
+        ),
+    ] = "latest-good"
+    repository: Annotated[
+        str | None,
+        Option(
+            "Where the savepoints come from, if not from the repository: a replica, or nearest: the "
+            "repository or declared replica that is cheapest to read, and has them undamaged.",
+            flag="--from",
+            metavar="LOCATION|nearest",
+        ),
+    ] = None
+    sink: Annotated[SinkChoice, SINK] = "refuse"
+    sink_of: Annotated[Mapping[str, SinkChoice], _SINK_OF] = field(default_factory=dict)
+    source: Annotated[SourceChoice, SOURCE] = "refuse"
+    kafka: Annotated[str | None, KAFKA] = None
+    file_sinks: Annotated[tuple[str, ...], _FILE_SINKS] = ()
+
+
+@dataclass(kw_only=True)
+class RestoreOptions(RestoreJobOptions):
+    """What a person may ask of a restore of one query."""
+
+    into: Annotated[str | None, Option("Restore into this new or empty directory.", metavar="DIR")] = None
+    mode: Annotated[
+        RestoreMode,
+        Option(
+            "no-claim leaves the savepoint as it is; claim gives it to the job, so that it may expire; fork "
+            "starts a second query with a new id."
+        ),
+    ] = "no-claim"
+    new_sinks: Annotated[Mapping[str, str], _NEW_SINKS] = field(default_factory=dict)
+    link: Annotated[bool, Option("Share bytes with the repository by hard links, where possible.")] = False
 
 
 @dataclass(kw_only=True)

@@ -85,7 +85,7 @@ def savepoint_job(
     batch: int | None = None,
     closure: str | None = None,
     note: str = "",
-    name: str = "",
+    name: str | None = None,
     pin: bool = False,
     new_query: bool = False,
     pace: Pace = DEFAULT_PACE,
@@ -98,7 +98,7 @@ def savepoint_job(
     Args:
         batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
         closure: `safe` or `minimal`; the declared one when left out.
-        name: A name that is unique within the job, or each query of several; empty for none.
+        name: A name that is unique within the job, or each query of several.
         new_query: The query may be another one than that of the job's savepoints. On a copy it always may:
             each refresh makes another query under its name, and nothing else does, since a copy that is not
             there is neither started nor saved.
@@ -132,7 +132,7 @@ def savepoint_job(
             batch=batch,
             closure=chosen,
             note=note,
-            name=name,
+            name=name or "",
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {})},
             new_query=new_query or job.copy is not None,

@@ -7,16 +7,18 @@ and where a step fails the job goes on in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
+from streambank.core.state_options import ExpireKeysOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.state import BootstrapPolicy, TransformPolicy
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.dags.forms import rewrite
+from streambank_airflow.dags.forms.fields import answers_of
 from streambank_airflow.operators.base import GENERATIONS_KEY
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
@@ -40,6 +42,9 @@ AS_IT_WAS = (
     "The current checkpoint is not changed: if a step fails, the job goes on from it with its old state, "
     "and the run fails."
 )
+TRANSFORM_FIELDS = ("sets", "where", "delete_where", "operator", "part", "rehearse")
+BOOTSTRAP_FIELDS = ("table", "existing", "keys", "values", "sql", "operator", "part", "rehearse")
+"""The fields of `<job>.bootstrap` that say what is made, and `sql`, which the form does not have."""
 BY_HAND = "dag_run.run_type != 'scheduled'"
 NOTHING = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
 PREVIEWED = "ti.xcom_pull(task_ids='preview')"
@@ -56,7 +61,7 @@ def compact_dag(job: Job, file: DagFile) -> DAG:
         "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
         rewrite.compact_form(queries, job.compact),
         CompactStateOperator,
-        _answers(rewrite.COMPACT_FIELDS),
+        _answers("where", **answers_of(ExpireKeysOptions)),
         schedule=job.compact.schedule,
         always_ask=job.compact.approve or job.compact.schedule is None,
     )
@@ -87,7 +92,10 @@ def transform_dag(job: Job, file: DagFile) -> DAG:
         "starts it with that state.",
         rewrite.transform_form([query for query in job.query_names if query is not None], declared),
         TransformStateOperator,
-        {**_answers(rewrite.TRANSFORM_FIELDS), "samples": declared.samples},
+        {
+            **_answers(*TRANSFORM_FIELDS),
+            "samples": declared.samples,
+        },
     )
 
 
@@ -101,15 +109,15 @@ def bootstrap_dag(job: Job, file: DagFile) -> DAG:
         "Stops the job with a savepoint, makes its state from a table, and starts it with that state.",
         rewrite.bootstrap_form([query for query in job.query_names if query is not None], declared),
         BootstrapStateOperator,
-        {**_answers(rewrite.BOOTSTRAP_FIELDS), "samples": declared.samples},
+        {**_answers(*BOOTSTRAP_FIELDS), "samples": declared.samples},
         planned={"planned_table": f"{{{{ ({PREVIEWED} or {{}}).get('table_digest') }}}}"},
         checks_again=True,
     )
 
 
-def _answers(fields: Sequence[str]) -> dict[str, Any]:
+def _answers(*names: str, **more: Any) -> dict[str, Any]:
     """Templates for what a form says. A trigger by REST may name a field that the form does not have."""
-    return {**{name: f"{{{{ params.get('{name}') }}}}" for name in fields}, "from_form": True}
+    return {**{name: f"{{{{ params.get('{name}') }}}}" for name in names}, **more, "from_form": True}
 
 
 def _exchange_dag(

@@ -37,17 +37,7 @@ class CheckpointVerbs:
         from streambank.compaction.job import compact_job
 
         job, query = self.declared.find(ref)
-        return compact_job(
-            job,
-            query=query,
-            label=label,
-            stopped=options.stopped,
-            keep_batches=options.keep_batches,
-            older_than_s=options.older_than_s,
-            dry_run=options.plan_only,
-            why=note,
-            by=by,
-        )
+        return compact_job(job, options, query=query, label=label, why=note, by=by)
 
     @connected
     def undo(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> UndoReport:

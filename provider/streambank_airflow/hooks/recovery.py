@@ -6,13 +6,13 @@ The engine's modules for them are loaded when they are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
-from streambank.core.errors import InputError, RefusedError, check_choice
+from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import MAIN, QueryRef
+from streambank.core.verb_options import RestoreOptions
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
@@ -33,29 +33,20 @@ if TYPE_CHECKING:
     from streambank.work.executor import Executor, Pace
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOptions:
-    """How a restore is asked for: as the arguments of `RestoreSavepointOperator` say.
+@dataclass(kw_only=True)
+class JobRestore(RestoreOptions):
+    """How a restore of a job is asked for.
 
     Attributes:
         savepoint: A reference; or the id of the savepoint of each query by its name.
         all_queries: Of all queries of the job, as one, to savepoints that belong together.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
         executor: Who hashes and copies; threads of this process by default.
         skipped: What the plan has passed over before it came to the savepoint; of all queries by their names.
     """
 
-    savepoint: str | Mapping[str, str] = "latest-good"
+    savepoint: Any = "latest-good"
     all_queries: bool = False
-    repository: str | None = None
-    into: str | None = None
-    sink: str = "refuse"
-    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
-    source: str = "refuse"
-    kafka: str | None = None
-    mode: str = "no-claim"
-    new_sinks: Mapping[str, str] = field(default_factory=dict)
-    file_sinks: Sequence[str] = ()
-    link: bool = False
     unmoved: bool = False
     executor: Executor | None = None
     skipped: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]] = ()
@@ -69,7 +60,7 @@ class RecoveryVerbs:
 
     @connected
     def plan(
-        self, ref: str, options: RestoreOptions, *, may_stop: bool, offer: bool = False, whole: bool = True
+        self, ref: str, options: JobRestore, *, may_stop: bool, offer: bool = False, whole: bool = True
     ) -> TogetherPlan:
         """What a restore would do; changes nothing.
 
@@ -99,9 +90,7 @@ class RecoveryVerbs:
         return plan
 
     @connected
-    def restore(
-        self, ref: str, options: RestoreOptions, *, note: str, by: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def restore(self, ref: str, options: JobRestore, *, note: str, by: Mapping[str, str]) -> dict[str, Any]:
         """Restore; see `plan` and `streambank.recovery.together.restore_together`."""
         from streambank.recovery.together import restore_together
         from streambank.work.executor import Pace
@@ -113,7 +102,7 @@ class RecoveryVerbs:
 
     @connected
     def restored_before(
-        self, ref: str, options: RestoreOptions, *, by: Mapping[str, str]
+        self, ref: str, options: JobRestore, *, by: Mapping[str, str]
     ) -> dict[str, Any] | None:
         """What an earlier try of the task that asks has restored; None unless it is all that is asked for.
 
@@ -280,18 +269,15 @@ class RecoveryVerbs:
         )
 
     def _request(
-        self, ref: str, options: RestoreOptions, pace: Pace, *, by: Mapping[str, str], record: bool
+        self, ref: str, options: JobRestore, pace: Pace, *, by: Mapping[str, str], record: bool
     ) -> TogetherRequest:
         """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
+        from streambank.core.restore_choices import parse_file_sinks
         from streambank.kafka.settings import Brokers, KafkaConnection
-        from streambank.recovery.choices import parse_file_sinks
         from streambank.recovery.choosing.resolve import Skipped
         from streambank.recovery.choosing.together import from_place
         from streambank.recovery.request import RestoreRequest, TogetherRequest
 
-        mode = check_choice(options.mode, "mode", RESTORE_MODES)
-        sink = check_choice(options.sink, "sink", SINK_CHOICES)
-        source = check_choice(options.source, "source", SOURCE_CHOICES)
         into = None if options.into is None else open_store(options.into)
         asked = options.savepoint
         reference, named = (asked, {}) if isinstance(asked, str) else ("latest-good", asked)
@@ -330,10 +316,10 @@ class RecoveryVerbs:
             into=into,
             generation=records if into is None else None,
             control=None if into is None else records,
-            mode=mode,
-            sink=sink,
+            mode=options.mode,
+            sink=options.sink,
             sink_of=options.sink_of,
-            source=source,
+            source=options.source,
             kafka=Brokers((KafkaConnection() if job is None else job.kafka).at(options.kafka)),
             new_sinks=options.new_sinks,
             link=options.link,

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank.core.options import Template, as_texts
+from streambank.core.options import Template
+from streambank.core.state_options import EraseOptions
 from streambank.core.units import say_count
 from streambank_airflow.operators.rewrite.base import StateOperator
 
@@ -16,7 +17,7 @@ _NO_VALUE = "key "
 """With this before it no text is a Python value."""
 
 
-class EraseStateOperator(StateOperator):
+class EraseStateOperator(StateOperator, EraseOptions):
     """Makes a savepoint without the state of one key, and looks for the key in the job's other savepoints.
 
     The savepoints that hold it, also in replicas, and the directories that may hold it are in the log: they
@@ -26,8 +27,6 @@ class EraseStateOperator(StateOperator):
     Args:
         key: The key's only field as text, or some of its fields as a JSON object. A text is taken as it is
             written, also where a DAG renders templates to Python objects: `0017` stays `0017`.
-        operator: Of this stateful operator only.
-        replicas: Look in these replicas too, beside the declared ones.
         search: Whether other savepoints are looked into.
 
     Returns:
@@ -43,8 +42,6 @@ class EraseStateOperator(StateOperator):
     alert_kinds = ()
 
     key: str | Mapping[str, Any] | Template
-    operator: int | Template | None = None
-    replicas: Sequence[str] | str | Template = ()
     search: bool | Template = True
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +67,7 @@ class EraseStateOperator(StateOperator):
         }
 
     def where_else(self) -> Sequence[str] | None:
-        return as_texts(self.replicas) if self.search else None
+        return self.replicas if self.search else None
 
     def tell(self, report: Mapping[str, Any]) -> None:
         """Log what was done, and where else the key is."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import InputError
 from streambank.core.names import other_of
 from streambank.core.options import Template, as_data, as_text, as_texts
+from streambank.core.restore_choices import parse_file_sinks, parse_new_sinks
 from streambank.core.verb_options import FailoverOptions
-from streambank.recovery.choices import parse_file_sinks, parse_new_sinks
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import rows_table

@@ -23,16 +23,21 @@ app = Commands(
     add_completion=False,
     no_args_is_help=True,
 )
-for module in (fingerprints, read, compare, validate, change, rewrite, erase):
-    for verb, examples in module.VERBS.items():
-        app.command(epilog=examples)(verb)
+app.add(fingerprints, read, compare, validate, change, rewrite, erase)
 
 
 @contextmanager
 def deep_look(
-    repository: Repository, job: Job | None, master: str | None, conf: Sequence[str] | None, work: str | None
+    repository: Repository,
+    job: Job | None,
+    master: str | None,
+    conf: Sequence[str],
+    work: str | None,
 ) -> Iterator[Deeper]:
-    """What opens the state of a repository's savepoints, for a `with`: one Spark for all, as `job` says.
+    """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
+
+    Args:
+        job: The declared job that they are of; it may name the Spark.
 
     Raises:
         InputError: There is no PySpark here, or a property is none.
@@ -41,7 +46,7 @@ def deep_look(
     require_pyspark(job)
     from streambank_spark.state.verify import look_deep
 
-    options = SparkOptions(master, conf, work)
+    options = SparkOptions(master=master, spark_conf=tuple(conf), work=work)
     with spark_of(options) as session:
 
         def look(job: str, savepoint: str) -> list[Finding]:

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, job_named
+from streambank.cli.options import job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
-from streambank_spark.commands.compare import Samples
-from streambank_spark.commands.rewrite import Note, Savepoint, say, show_restore, source_of
+from streambank.core.options import Option
+from streambank.core.state_options import (
+    BootstrapOptions,
+    PartOptions,
+    RehearseOptions,
+    SampleOptions,
+    TransformOptions,
+)
+from streambank_spark.commands.rewrite import Note, say, show_restore, source_of
 from streambank_spark.commands.subject import (
-    LIMITED_TO,
-    SQL_OF_ROWS,
-    OfPart,
-    Operator,
+    SavepointSubject,
     SparkOptions,
     as_text,
     savepoint_of,
-    with_spark,
 )
 from streambank_spark.commands.validate import show_samples
 
@@ -43,179 +46,69 @@ BOOTSTRAP_EXAMPLES = """Examples:
   streambank state bootstrap b000000 -r /data/savepoints --from /data/orders --existing replace \\
       --sql "SELECT customer, sum(amount) AS sum FROM source GROUP BY customer" --dry-run
 """
-Rehearse = Annotated[
-    bool,
-    typer.Option(
-        "--rehearse",
-        help="Then run the job's own application on a copy of the new savepoint for some batches, as a drill "
-        "does. It needs --jobs.",
-    ),
-]
-Batches = Annotated[
-    int | None,
-    typer.Option(
-        "--batches", min=0, metavar="N", help="With --rehearse: how many batches of the live query."
-    ),
-]
 
 
-@with_spark
 def transform(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="SQL",
-            help=f"What a column becomes: value.COLUMN = EXPRESSION over the row before. {LIMITED_TO}",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="SQL", help=f"Set only rows for which this is true: {SQL_OF_ROWS}"),
-    ] = None,
-    delete_where: Annotated[
-        str | None,
-        typer.Option(
-            "--delete-where",
-            metavar="SQL",
-            help=f"Delete keys if this is true of all their rows: {SQL_OF_ROWS}",
-        ),
-    ] = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    samples: Samples = 10,
-    job: JobOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show rows before and after, and what would be deleted.")
-    ] = False,
-    note: Note = "",
-    rehearse: Rehearse = False,
-    batches: Batches = None,
-    *,
+    subject: SavepointSubject,
+    change: TransformOptions,
+    of: PartOptions,
+    shown: SampleOptions,
+    rehearsal: RehearseOptions,
     spark: SparkOptions,
+    dry_run: Annotated[bool, Option("Only show rows before and after, and what would be deleted.")] = False,
+    note: Note = "",
 ) -> None:
     """Make a savepoint in which columns of state have other values, or keys are deleted."""
     from streambank_spark.change.request import TransformRequest
 
+    asked = vars(change) | vars(of) | vars(shown)
     request = TransformRequest.from_dict(
-        {
-            "sets": sets,
-            "where": where,
-            "delete_where": delete_where,
-            "operator": operator,
-            "part": part,
-            "samples": samples,
-            "dry_run": dry_run,
-            "note": note,
-            "rehearse": rehearse,
-        }
+        {**asked, "dry_run": dry_run, "note": note, "rehearse": rehearsal.rehearse}
     )
-    _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
+    _run(request, subject, rehearsal, spark)
 
 
-@with_spark
 def bootstrap(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
+    subject: SavepointSubject,
     table: Annotated[
-        str,
-        typer.Option("--from", metavar="TABLE", help="The table: a directory or a file that Spark reads."),
+        str, Option("The table: a directory or a file that Spark reads.", flag="--from", metavar="TABLE")
     ],
-    table_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="parquet, json, csv, orc, avro or delta. Default: by the name, else parquet.",
-        ),
-    ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option("--sql", metavar="SQL", help="A SELECT over the table, which is called source there."),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="SQL",
-            help="A field of the key: FIELD = EXPRESSION. Default: the column of its name. May be repeated.",
-        ),
-    ] = None,
-    value: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--value",
-            metavar="SQL",
-            help="A column of the value: COLUMN = EXPRESSION. Default: the column of its name. May be "
-            "repeated.",
-        ),
-    ] = None,
-    existing: Annotated[
-        str | None,
-        typer.Option(
-            "--existing",
-            metavar="WHAT",
-            help="What becomes of rows that are there: replace (all go), keep (they win), or overwrite "
-            "(the table wins). Default: refuse.",
-        ),
-    ] = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    samples: Samples = 10,
-    job: JobOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check the table, and show rows of state made from it.")
-    ] = False,
-    note: Note = "",
-    rehearse: Rehearse = False,
-    batches: Batches = None,
-    *,
+    options: BootstrapOptions,
+    of: PartOptions,
+    shown: SampleOptions,
+    rehearsal: RehearseOptions,
     spark: SparkOptions,
+    dry_run: Annotated[bool, Option("Only check the table, and show rows of state made from it.")] = False,
+    note: Note = "",
 ) -> None:
     """Make a savepoint that has state from a table, so that a query begins with it."""
     from streambank_spark.change.request import BootstrapRequest
 
+    asked = vars(options) | vars(of) | vars(shown)
+    asked |= {"table": table, "format": asked.pop("table_format"), "query": asked.pop("sql")}
     request = BootstrapRequest.from_dict(
-        {
-            "table": table,
-            "format": table_format,
-            "query": query,
-            "keys": key,
-            "values": value,
-            "existing": existing,
-            "operator": operator,
-            "part": part,
-            "samples": samples,
-            "dry_run": dry_run,
-            "note": note,
-            "rehearse": rehearse,
-        }
+        {**asked, "dry_run": dry_run, "note": note, "rehearse": rehearsal.rehearse}
     )
-    _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
+    _run(request, subject, rehearsal, spark)
 
 
 def _run(
     request: TransformRequest | BootstrapRequest,
-    reference: str,
-    location: str,
-    job: str | None,
+    subject: SavepointSubject,
+    rehearsal: RehearseOptions,
     spark: SparkOptions,
-    *,
-    rehearse: bool,
-    batches: int | None,
 ) -> None:
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
 
+    rehearse, batches = rehearsal.rehearse, rehearsal.batches
     if (rehearse and (spark.jobs is None or request.dry_run)) or (batches is not None and not rehearse):
         raise InputError(
             "--rehearse needs --jobs and a new savepoint; --batches needs --rehearse.",
             code="usage",
             hint="Give --jobs FILE, and leave --dry-run out.",
         )
-    savepoint = savepoint_of(reference, location, job, spark, asdict(request))
+    savepoint = savepoint_of(subject, spark, asdict(request))
     place = savepoint[1]
     declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
     if declared is not None:
@@ -232,7 +125,13 @@ def _run(
         from streambank.drills.of_savepoint import rehearse_made
 
         report = rehearse_made(
-            declared, place, document["savepoint"], location, batches=batches, by=who("cli"), say=say
+            declared,
+            place,
+            document["savepoint"],
+            subject.repository,
+            batches=batches,
+            by=who("cli"),
+            say=say,
         )
         document["rehearsal"] = report.to_dict()
     console.answer(document, lambda: _show(document, report))
@@ -287,4 +186,4 @@ def _show_changes(document: dict[str, Any]) -> None:
         show_samples(each["samples"])
 
 
-VERBS = {transform: TRANSFORM_EXAMPLES, bootstrap: BOOTSTRAP_EXAMPLES}
+VERBS = {"transform": (transform, TRANSFORM_EXAMPLES), "bootstrap": (bootstrap, BOOTSTRAP_EXAMPLES)}

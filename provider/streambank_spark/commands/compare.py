@@ -14,33 +14,28 @@ from streambank.cli.options import (
     repository_meant,
 )
 from streambank.cli.output import console
-from streambank_spark.commands.subject import OfPart, Operator, SparkOptions, as_text, several, with_spark
+from streambank.core.options import Option
+from streambank.core.state_options import PartOptions, SampleOptions
+from streambank_spark.commands.subject import SparkOptions, StateSubject, as_text, several
 
 if TYPE_CHECKING:
     from streambank.checkpoint.schema.query import QuerySchema
 
-Samples = Annotated[
-    int, typer.Option(min=0, metavar="N", help="How many to show for each part (and each rule).")
-]
 
-
-@with_spark
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help="A savepoint.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another savepoint, usually a later one.")],
+    before: Annotated[str, Option("A savepoint.", metavar="A", positional=True)],
+    after: Annotated[str, Option("Another savepoint, usually a later one.", metavar="B", positional=True)],
     repository: RepositoryOption,
-    job: JobOption = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    samples: Samples = 10,
-    *,
+    of: PartOptions,
+    shown: SampleOptions,
     spark: SparkOptions,
+    job: JobOption = None,
 ) -> None:
     """Compare the state of two savepoints by key: what was added, removed and changed."""
     with several([before, after], repository, job, None, spark) as (first, second):
         from streambank_spark.state.diff import diff_states
 
-        found = diff_states(first.state, second.state, operator, part, samples)
+        found = diff_states(first.state, second.state, of.operator, of.part, shown.samples)
         document = {
             "before": {"of": first.of, "batch": first.state.closure.batch},
             "after": {"of": second.of, "batch": second.state.closure.batch},
@@ -76,7 +71,7 @@ def _show_diff(document: dict[str, Any]) -> None:
 FINE = ("same", "compatible")
 
 
-def compare(place: str, against: str, repository: str | None, job: str | None, batch: int | None) -> None:
+def compare(subject: StateSubject, against: str) -> None:
     """Compare, and answer: exit code 1 where Spark would refuse, or where nobody can tell.
 
     Raises:
@@ -85,6 +80,7 @@ def compare(place: str, against: str, repository: str | None, job: str | None, b
     """
     from streambank.checkpoint.schema.compatibility import compare_schemas
 
+    place, repository, job, batch = subject.place, subject.repository, subject.job, subject.batch
     of_place = repository_meant([place], repository, job, batch)
     of_other = None if is_checkpoint(against) else repository_meant([against], repository, job, None)
     before, stored = _schema(place, of_place, job, batch)
@@ -133,4 +129,4 @@ def _show(document: dict[str, Any]) -> None:
                 console.line(f"               {one['do']}")
 
 
-VERBS = {diff: "Example: streambank state diff b000040 b000041 -r /data/savepoints"}
+VERBS = {"diff": (diff, "Example: streambank state diff b000040 b000041 -r /data/savepoints")}

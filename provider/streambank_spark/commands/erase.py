@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, jobs_option
+from streambank.cli.options import jobs_option
 from streambank.cli.output import console
 from streambank.core.errors import NotFoundError, StreambankError
-from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, show
-from streambank_spark.commands.subject import Operator, SparkOptions, with_spark
-from streambank_spark.rewrite.rewrite_request import RewriteRequest
+from streambank.core.options import Option
+from streambank.core.state_options import EraseOptions
+from streambank_spark.commands.rewrite import Done, DryRun, Note, carried_out, show
+from streambank_spark.commands.subject import SavepointSubject, SparkOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Declarations, Job
@@ -24,39 +26,28 @@ EXAMPLES = """Examples:
 """
 
 
-@with_spark
 def erase(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
+    subject: SavepointSubject,
     key: Annotated[
         str,
-        typer.Option(
-            metavar="KEY", help="The key's only field as text, or some of its fields as a JSON object."
-        ),
+        Option("The key's only field as text, or some of its fields as a JSON object.", metavar="KEY"),
     ],
-    operator: Operator = None,
-    replica: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LOCATION", help="Also look for the key in this replica. May be repeated."),
-    ] = None,
+    options: EraseOptions,
+    spark: SparkOptions,
     jobs: Annotated[
         str | None, jobs_option("The file that declares the job, to find its replicas and generations.")
     ] = None,
-    no_search: Annotated[
-        bool, typer.Option("--no-search", help="Do not look for the key in other savepoints.")
-    ] = False,
-    job: JobOption = None,
+    no_search: Annotated[bool, Option("Do not look for the key in other savepoints.")] = False,
     dry_run: DryRun = False,
     note: Note = "",
-    *,
-    spark: SparkOptions,
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.load import load_jobs
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
-    order = RewriteRequest(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
-    with carried_out(order, savepoint, repository, job, spark) as done:
+    order = RewriteRequest(operation="erase", key=key, operator=options.operator, dry_run=dry_run, note=note)
+    with carried_out(order, subject, spark) as done:
         from streambank_spark.rewrite.key_locations import not_searched
 
         document = done.to_dict()
@@ -64,7 +55,7 @@ def erase(
             document |= not_searched("--no-search was given")
         else:
             try:
-                document |= _search(done, replica or [], declared)
+                document |= _search(done, options.replicas, declared)
             except StreambankError as error:  # the savepoint is there, whatever became of the search
                 document |= not_searched(error.message)
     console.answer(document, lambda: _show(done, document))
@@ -72,7 +63,7 @@ def erase(
         raise typer.Exit(1)
 
 
-def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
+def _search(done: Done, replicas: Sequence[str], jobs: Declarations | None) -> dict[str, Any]:
     from streambank.cleaning.left_directories import left_directories
     from streambank.core.names import QueryRef
     from streambank_spark.rewrite.expiry import KeySelection
@@ -154,4 +145,4 @@ def _show_left(document: dict[str, Any]) -> None:
         console.line(f"left behind: {each['location']}: could not be read: {each['why']}")
 
 
-VERBS = {erase: EXAMPLES}
+VERBS = {"erase": (erase, EXAMPLES)}

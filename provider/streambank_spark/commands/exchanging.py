@@ -2,76 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from streambank.cli.options import JobName, JobsFile, Note, Why
 from streambank.cli.output import console
 from streambank.cli.verb_options import Commands
+from streambank.core.options import Option
+from streambank.core.state_options import ExpireKeysOptions
 from streambank_spark.commands.rewrite import Partitions, say, show_going
-from streambank_spark.commands.subject import SparkOptions, spark_of, staging_of, with_spark
+from streambank_spark.commands.subject import SparkOptions, spark_of, staging_of
 from streambank_spark.private.own_pyspark import use_own_pyspark
-from streambank_spark.rewrite.rewrite_request import CompactOptions, RewriteRequest
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.recovery.exchange_state import ExchangeResult
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
 
-Query = Annotated[
-    str | None, typer.Option(metavar="QUERY", help="The query to change, if the job has several.")
-]
-ForceAfter = Annotated[
-    str | None,
-    typer.Option(
-        "--force-after",
-        metavar="DURATION",
-        help="Force the stop if no batch boundary is reached within this time, such as 60s. The job then "
-        "goes on unchanged.",
-    ),
-]
+
+@dataclass(kw_only=True)
+class ExchangeOptions:
+    """Of which query the state is exchanged, and how."""
+
+    query: Annotated[str | None, Option("The query to change, if the job has several.", metavar="QUERY")] = (
+        None
+    )
+    force_after_s: Annotated[
+        float | None,
+        Option(
+            "Force the stop if no batch boundary is reached within this time, such as 60s. The job then "
+            "goes on unchanged."
+        ),
+    ] = None
+    why: Why = ""
+    note: Note = ""
 
 
-@with_spark
 def compact(
     name: JobName,
     jobs: JobsFile,
-    expired: CompactOptions,
-    query: Query = None,
-    force_after: ForceAfter = None,
-    why: Why = "",
-    note: Note = "",
-    *,
+    expired: ExpireKeysOptions,
+    options: ExchangeOptions,
     spark: SparkOptions,
 ) -> None:
     """Stop a job, remove expired keys, and start it again. If anything fails, it goes on unchanged."""
     job = _loaded(jobs, name)
-    order = RewriteRequest(operation="compact", note=note, **asdict(expired))
-    _exchange(order, job, query, force_after, why, spark)
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
+
+    order = RewriteRequest(operation="compact", note=options.note, **vars(expired))
+    _exchange(order, job, options, spark)
 
 
-@with_spark
 def rescale(
     name: JobName,
     jobs: JobsFile,
     partitions: Partitions,
-    query: Query = None,
-    force_after: ForceAfter = None,
-    why: Why = "",
-    note: Note = "",
-    *,
+    options: ExchangeOptions,
     spark: SparkOptions,
 ) -> None:
     """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
     job = _loaded(jobs, name)
-    order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
-    _exchange(order, job, query, force_after, why, spark)
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
+
+    order = RewriteRequest(operation="rescale", partitions=partitions, note=options.note)
+    _exchange(order, job, options, spark)
 
 
 compact_app = Commands(name="compact", add_completion=False)
@@ -98,17 +97,15 @@ def _loaded(jobs: str, name: str) -> Job:
     return job
 
 
-def _exchange(
-    order: RewriteRequest, job: Job, query: str | None, force_after: str | None, why: str, given: SparkOptions
-) -> None:
+def _exchange(order: RewriteRequest, job: Job, options: ExchangeOptions, given: SparkOptions) -> None:
     order.check()
     from streambank.control.processes import who
-    from streambank.core.units import parse_duration_s
     from streambank.declaration.launch import is_local
     from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee
     from streambank_spark.rewrite.request import check_where
 
+    query = options.query
     spark = declared_spark(job, query, given)
     foresee(job, query, order.to_dict(), elsewhere=not is_local(spark.master))
     by = who("cli")
@@ -131,8 +128,8 @@ def _exchange(
             make,
             by=by,
             query=query,
-            why=why,
-            force_after_s=None if force_after is None else parse_duration_s(force_after),
+            why=options.why,
+            force_after_s=options.force_after_s,
             progress=progress,
         )
     (derived,) = made
@@ -144,9 +141,9 @@ def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOpt
     """By which Spark a job's state is worked on: as the command says, else as the job declares."""
     conf = {**job.spark, **job.state.spark}
     return SparkOptions(
-        given.master or job.state.master or job.master,
-        [*(f"{key}={value}" for key, value in conf.items()), *(given.conf or ())],
-        given.work or job.work_location(query),
+        master=given.master or job.state.master or job.master,
+        spark_conf=(*(f"{key}={value}" for key, value in conf.items()), *given.spark_conf),
+        work=given.work or job.work_location(query),
     )
 
 

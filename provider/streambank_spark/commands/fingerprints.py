@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from streambank.cli.options import JobOption, RepositoryOfPlace
 from streambank.cli.output import console
+from streambank.core.options import Option
+from streambank.core.state_options import PartOptions
 from streambank_spark.commands.compare import compare
-from streambank_spark.commands.subject import (
-    OfBatch,
-    OfPart,
-    Operator,
-    Place,
-    SparkOptions,
-    state_of,
-    with_spark,
-)
+from streambank_spark.commands.subject import SparkOptions, StateSubject, state_of
 
 SCHEMA_EXAMPLES = """Examples:
 
@@ -27,27 +18,22 @@ SCHEMA_EXAMPLES = """Examples:
 """
 
 
-@with_spark
 def schema(
-    place: Place,
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
+    subject: StateSubject,
+    spark: SparkOptions,
     against: Annotated[
         str | None,
-        typer.Option(
+        Option(
+            "Check whether a query with the state of this one could go on from it; exit code 1 if not.",
             metavar="SAVEPOINT|CHECKPOINT",
-            help="Check whether a query with the state of this one could go on from it; exit code 1 if not.",
         ),
     ] = None,
-    *,
-    spark: SparkOptions,
 ) -> None:
     """Show the operators, the parts of their state, and the columns of each, or compare them (--against)."""
     if against is not None:
-        compare(place, against, repository, job, batch)
+        compare(subject, against)
         return
-    with state_of(place, repository, job, batch, spark) as found:
+    with state_of(subject, spark) as found:
         from streambank_spark.state.state import schema_of
 
         document = {"of": found.of, **schema_of(found.state)}
@@ -76,22 +62,12 @@ def _show_schema(document: dict[str, Any]) -> None:
         console.table(("part", "column", "type"), rows)
 
 
-@with_spark
-def digest(
-    place: Place,
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    *,
-    spark: SparkOptions,
-) -> None:
+def digest(subject: StateSubject, of: PartOptions, spark: SparkOptions) -> None:
     """Give a fingerprint of all state: the same for the same rows, in any layout and number of partitions."""
-    with state_of(place, repository, job, batch, spark) as found:
+    with state_of(subject, spark) as found:
         from streambank_spark.state.digest import digest_of
 
-        digests = [each.to_dict() for each in digest_of(found.state, operator, part)]
+        digests = [each.to_dict() for each in digest_of(found.state, of.operator, of.part)]
         document = {"of": found.of, "batch": found.state.closure.batch, "operators": digests}
     console.answer(document, lambda: _show_digests(document))
 
@@ -107,6 +83,6 @@ def _show_digests(document: dict[str, Any]) -> None:
 
 
 VERBS = {
-    schema: SCHEMA_EXAMPLES,
-    digest: "Example: streambank state digest b000041 -r /data/savepoints --json",
+    "schema": (schema, SCHEMA_EXAMPLES),
+    "digest": (digest, "Example: streambank state digest b000041 -r /data/savepoints --json"),
 }

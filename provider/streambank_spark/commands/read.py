@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-
-from streambank.cli.options import JobOption, RepositoryOfPlace
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
 from streambank.core.errors import InputError
-from streambank_spark.commands.subject import (
-    OfBatch,
-    OfPart,
-    Operator,
-    Place,
-    SparkOptions,
-    as_text,
-    state_of,
-    with_spark,
-)
+from streambank.core.options import Option
+from streambank.core.state_options import PartOptions
+from streambank_spark.commands.subject import SparkOptions, StateSubject, as_text, state_of
 
 READ_EXAMPLES = """Examples:
 
@@ -39,34 +30,30 @@ QUERY_EXAMPLE = (
 )
 EXPORT_EXAMPLE = "Example: streambank state export b000041 /data/exports/b000041 -r /data/savepoints"
 
-Limit = Annotated[int, typer.Option(min=0, metavar="N", help="How many rows at most; 0 for all.")]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY",
-        help="Only the rows of this key: all or some of its fields as a JSON object, or its only field as "
-        "text.",
-    ),
-]
-WhereRows = Annotated[
-    str | None, typer.Option("--where", metavar="SQL", help="Only rows for which this expression is true.")
-]
+Limit = Annotated[int, Option("How many rows at most; 0 for all.", metavar="N", least=0)]
 
 
-@with_spark
+@dataclass(kw_only=True)
+class RowOptions(PartOptions):
+    """Which rows of the state."""
+
+    key: Annotated[
+        str | None,
+        Option(
+            "Only the rows of this key: all or some of its fields as a JSON object, or its only field as "
+            "text.",
+            metavar="KEY",
+        ),
+    ] = None
+    where: Annotated[str | None, Option("Only rows for which this expression is true.", metavar="SQL")] = None
+
+
 def read(
-    place: Place,
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    key: Key = None,
-    where: WhereRows = None,
-    limit: Limit = 20,
-    lines: Annotated[bool, typer.Option("--lines", help="Answer with one JSON object per line.")] = False,
-    *,
+    subject: StateSubject,
+    rows_of: RowOptions,
     spark: SparkOptions,
+    limit: Limit = 20,
+    lines: Annotated[bool, Option("Answer with one JSON object per line.")] = False,
 ) -> None:
     """Show rows of state: any operator, join side, state variable, timers."""
     if lines and MODE.json:
@@ -75,11 +62,12 @@ def read(
         )
     from streambank.recovery.foresee import check_key
 
-    check = None if key is None else partial(check_key, text=key, operator=operator)
-    with state_of(place, repository, job, batch, spark, check) as found:
+    key = rows_of.key
+    check = None if key is None else partial(check_key, text=key, operator=rows_of.operator)
+    with state_of(subject, spark, check) as found:
         from streambank_spark.state.read import RowChoice, iterate_rows, read_rows
 
-        choice = RowChoice(operator, part, key, where)
+        choice = RowChoice(**vars(rows_of))
         if lines and limit == 0:
             # Nothing is gathered: state may be larger than this machine's memory.
             console.answer(None, lambda: _show_lines(iterate_rows(found.state, choice)))
@@ -116,26 +104,22 @@ def _show_rows(document: dict[str, Any]) -> None:
         console.line("and more: give --limit, or --limit 0 for all")
 
 
-@with_spark
 def query(
-    place: Place,
+    subject: StateSubject,
     sql: Annotated[
         str,
-        typer.Argument(
-            metavar="SQL",
-            help="A SELECT over the view `state`; if there are several parts, over `<part>` or "
+        Option(
+            "A SELECT over the view `state`; if there are several parts, over `<part>` or "
             "`op<operator>_<part>`.",
+            metavar="SQL",
+            positional=True,
         ),
     ],
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    limit: Limit = 100,
-    *,
     spark: SparkOptions,
+    limit: Limit = 100,
 ) -> None:
     """Answer an SQL query over state."""
-    with state_of(place, repository, job, batch, spark) as found:
+    with state_of(subject, spark) as found:
         from streambank_spark.state.query import read_query
 
         columns, rows, more = read_query(found.state, sql, limit)
@@ -156,25 +140,17 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else as_text(value)
 
 
-@with_spark
 def export(
-    place: Place,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory: a path or a URI.")],
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    key: Key = None,
-    where: WhereRows = None,
-    *,
+    subject: StateSubject,
+    target: Annotated[str, Option("An empty directory: a path or a URI.", metavar="TARGET", positional=True)],
+    rows_of: RowOptions,
     spark: SparkOptions,
 ) -> None:
     """Write state as Parquet files, a folder for each part."""
-    with state_of(place, repository, job, batch, spark) as found:
+    with state_of(subject, spark) as found:
         from streambank_spark.state.read import RowChoice, export_state
 
-        written = export_state(found.spark, found.state, target, RowChoice(operator, part, key, where))
+        written = export_state(found.spark, found.state, target, RowChoice(**vars(rows_of)))
         parts = [each.to_dict() for each in written]
         document = {"of": found.of, "batch": found.state.closure.batch, "parts": parts}
     console.answer(document, lambda: _show_export(parts))
@@ -185,4 +161,4 @@ def _show_export(parts: list[dict[str, Any]]) -> None:
     console.table(("operator", "part", "rows", "path"), rows, right=("operator", "rows"))
 
 
-VERBS = {read: READ_EXAMPLES, query: QUERY_EXAMPLE, export: EXPORT_EXAMPLE}
+VERBS = {"read": (read, READ_EXAMPLES), "query": (query, QUERY_EXAMPLE), "export": (export, EXPORT_EXAMPLE)}

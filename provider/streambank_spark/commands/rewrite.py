@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from streambank.cli.options import JobOption, RepositoryOption
 from streambank.cli.output import console
 from streambank.cli.verb_options import Commands
-from streambank_spark.commands.subject import SparkOptions, savepoint_of, spark_of, staging_of, with_spark
-from streambank_spark.rewrite.rewrite_request import CompactOptions, RewriteRequest
+from streambank.core.options import Option
+from streambank.core.state_options import ExpireKeysOptions, MigrateOptions
+from streambank_spark.commands.subject import (
+    SavepointSubject,
+    SparkOptions,
+    savepoint_of,
+    spark_of,
+    staging_of,
+)
 
 if TYPE_CHECKING:
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived, SourceSavepoint
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 COMPACT_EXAMPLES = """Examples:
 
@@ -28,69 +33,44 @@ COMPACT_EXAMPLES = """Examples:
 MIGRATE_EXAMPLE = "Example: streambank state migrate b000041 -r /data/savepoints --provider rocksdb"
 RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --partitions 64"
 
-Savepoint = Annotated[
-    str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the beginning of one.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
-Note = Annotated[str, typer.Option("--note", help="A note for the new savepoint.")]
-Partitions = Annotated[int, typer.Option(min=1, metavar="N", help="The new number of state partitions.")]
+DryRun = Annotated[bool, Option("Only show what would be removed.")]
+Note = Annotated[str, Option("A note for the new savepoint.")]
+Partitions = Annotated[int, Option("The new number of state partitions.", metavar="N", least=1)]
 
 
-@with_spark
 def compact(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
-    expired: CompactOptions,
-    job: JobOption = None,
+    subject: SavepointSubject,
+    expired: ExpireKeysOptions,
+    spark: SparkOptions,
     dry_run: DryRun = False,
     note: Note = "",
-    *,
-    spark: SparkOptions,
 ) -> None:
     """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
-    order = RewriteRequest(operation="compact", dry_run=dry_run, note=note, **asdict(expired))
-    _run(order, savepoint, repository, job, spark)
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
+
+    _run(RewriteRequest(operation="compact", dry_run=dry_run, note=note, **vars(expired)), subject, spark)
 
 
-@with_spark
-def migrate(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
-    provider: Annotated[str, typer.Option(metavar="NAME", help="The new state store: rocksdb.")] = "rocksdb",
-    partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Also change the number of state partitions.")
-    ] = None,
-    job: JobOption = None,
-    note: Note = "",
-    *,
-    spark: SparkOptions,
-) -> None:
+def migrate(subject: SavepointSubject, options: MigrateOptions, spark: SparkOptions, note: Note = "") -> None:
     """Make a savepoint that has HDFS-backed state in RocksDB instead."""
-    order = RewriteRequest(operation="migrate", provider=provider, partitions=partitions, note=note)
-    _run(order, savepoint, repository, job, spark)
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
+
+    _run(RewriteRequest(operation="migrate", note=note, **vars(options)), subject, spark)
 
 
-@with_spark
-def rescale(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
-    partitions: Partitions,
-    job: JobOption = None,
-    note: Note = "",
-    *,
-    spark: SparkOptions,
-) -> None:
+def rescale(subject: SavepointSubject, partitions: Partitions, spark: SparkOptions, note: Note = "") -> None:
     """Make a savepoint with the same state in another number of partitions."""
-    order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
-    _run(order, savepoint, repository, job, spark)
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
+
+    _run(RewriteRequest(operation="rescale", partitions=partitions, note=note), subject, spark)
 
 
 rescale_app = Commands(name="rescale", add_completion=False)
 rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
-def _run(order: RewriteRequest, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
-    with carried_out(order, reference, location, job, spark) as done:
+def _run(order: RewriteRequest, subject: SavepointSubject, spark: SparkOptions) -> None:
+    with carried_out(order, subject, spark) as done:
         document = done.to_dict()
     console.answer(document, lambda: show(order, done.derived))
 
@@ -119,16 +99,14 @@ def source_of(savepoint: tuple[Repository, str, str], spark: SparkOptions) -> It
 
 
 @contextmanager
-def carried_out(
-    order: RewriteRequest, reference: str, location: str, job: str | None, spark: SparkOptions
-) -> Iterator[Done]:
+def carried_out(order: RewriteRequest, subject: SavepointSubject, spark: SparkOptions) -> Iterator[Done]:
     """Carry an order out; the session stays open for a `with`.
 
     Raises:
         StreambankError: As `carry_out`; the order cannot be meant, or there is no PySpark.
     """
     order.check()
-    with source_of(savepoint_of(reference, location, job, spark, order.to_dict()), spark) as source:
+    with source_of(savepoint_of(subject, spark, order.to_dict()), spark) as source:
         from streambank_spark.rewrite.request import carry_out
 
         yield Done(order, source, carry_out(source, order))
@@ -174,5 +152,5 @@ def show(order: RewriteRequest, found: Derived) -> None:
         console.line("Nothing has expired, so nothing was written.")
 
 
-VERBS = {compact: COMPACT_EXAMPLES, migrate: MIGRATE_EXAMPLE}
+VERBS = {"compact": (compact, COMPACT_EXAMPLES), "migrate": (migrate, MIGRATE_EXAMPLE)}
 """Those that belong to `state`."""

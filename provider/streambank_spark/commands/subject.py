@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from streambank.cli.options import SparkConf, declared_job, jobs_option, open_repository, repository_meant
+from streambank.cli.options import (
+    WORK,
+    JobOption,
+    RepositoryOfPlace,
+    RepositoryOption,
+    declared_job,
+    jobs_option,
+    open_repository,
+    pair,
+    repository_meant,
+)
 from streambank.cli.output import console
+from streambank.core.options import Option
 from streambank_spark.private.own_pyspark import use_own_pyspark
 
 if TYPE_CHECKING:
@@ -26,98 +34,69 @@ if TYPE_CHECKING:
     from streambank_spark.state.staging import Materialized, Staging
     from streambank_spark.state.state import QueryState
 
-Place = Annotated[
-    str,
-    typer.Argument(
-        metavar="SAVEPOINT|CHECKPOINT",
-        help="A savepoint, by any of its names, of -r or of the repository that the jobs file declares; or a "
-        "checkpoint directory.",
-    ),
-]
-OfBatch = Annotated[
-    int | None,
-    typer.Option(
-        "--batch", min=0, metavar="N", help="Of a checkpoint: a committed batch instead of the newest."
-    ),
-]
-Operator = Annotated[
-    int | None, typer.Option("--operator", min=0, metavar="N", help="Only this stateful operator.")
-]
-OfPart = Annotated[
-    str | None,
-    typer.Option(
-        "--part", "--store", metavar="NAME",
-        help="Only this part: left or right of a join, a state variable, timers, a store.",
-    ),
-]  # fmt: skip
-LIMITED_TO = "OPERATOR: or OPERATOR/PART: before it limits it to these. May be repeated."
-"""How the help of an option ends whose text may begin with an operator and a part."""
-SQL_OF_ROWS = "SQL over key and value, with {now}, {watermark}."
-"""How the help of an option ends that takes a condition."""
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        envvar="STREAMBANK_SPARK_MASTER",
-        metavar="URL",
-        help="Spark's master: spark://host:7077, yarn. Default: all cores of this machine.",
-    ),
-]
-Work = Annotated[
-    str | None,
-    typer.Option(
-        "--work",
-        metavar="LOCATION",
-        help="Staging directory for state; on a cluster, all machines must see it.",
-    ),
-]
 
-Jobs = Annotated[
-    str | None, jobs_option("The file that declares the job, and may name the Spark that works on its state.")
-]
+@dataclass(kw_only=True)
+class StateSubject:
+    """Whose state is read."""
 
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """How Spark is started; each property of `conf` is `KEY=VALUE`."""
-
-    master: str | None
-    conf: Sequence[str] | None
-    work: str | None
-    jobs: str | None = None
-
-
-def with_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb that takes `spark`, the `SparkOptions`, the options that these are made of."""
-
-    def verb(
-        *,
-        master: Master = None,
-        spark_conf: SparkConf = None,
-        work: Work = None,
-        jobs: Jobs = None,
-        **own: Any,
-    ) -> None:
-        if "jobs" in wanted:  # for more than this
-            own["jobs"] = jobs
-        command(**own, spark=SparkOptions(master, spark_conf, work, jobs))
-
-    wanted, given = (inspect.signature(each, eval_str=True).parameters for each in (command, verb))
-    parameters = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, each in {**wanted, **given, **wanted}.items()
-        if name not in ("spark", "own")
+    place: Annotated[
+        str,
+        Option(
+            "A savepoint, by any of its names, of -r or of the repository that the jobs file declares; or a "
+            "checkpoint directory.",
+            metavar="SAVEPOINT|CHECKPOINT",
+            positional=True,
+        ),
     ]
-    # Typer reads both: the one for names and defaults, the other for what is annotated.
-    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as PEP 362 has it
-    verb.__annotations__ = {each.name: each.annotation for each in parameters}
-    verb.__name__, verb.__doc__ = command.__name__, command.__doc__
-    return verb
+    repository: RepositoryOfPlace = None
+    job: JobOption = None
+    batch: Annotated[
+        int | None, Option("Of a checkpoint: a committed batch instead of the newest.", metavar="N", least=0)
+    ] = None
+
+
+@dataclass(kw_only=True)
+class SavepointSubject:
+    """Of which savepoint another one is made."""
+
+    savepoint: Annotated[
+        str, Option("A savepoint's id, or the beginning of one.", metavar="SAVEPOINT", positional=True)
+    ]
+    repository: RepositoryOption
+    job: JobOption = None
+
+
+@dataclass(kw_only=True)
+class SparkOptions:
+    """How Spark is started."""
+
+    PANEL: ClassVar = WORK
+    master: Annotated[
+        str | None,
+        Option(
+            "Spark's master: spark://host:7077, yarn. Default: all cores of this machine.",
+            metavar="URL",
+            env="STREAMBANK_SPARK_MASTER",
+        ),
+    ] = None
+    spark_conf: Annotated[tuple[str, ...], Option("A Spark property.", metavar="KEY=VALUE")] = ()
+    work: Annotated[
+        str | None,
+        Option("Staging directory for state; on a cluster, all machines must see it.", metavar="LOCATION"),
+    ] = None
+    jobs: Annotated[
+        str | None,
+        jobs_option("The file that declares the job, and may name the Spark that works on its state."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class StateOf:
-    """State that can be read, and whose it is: of `job/savepoint`, or of the checkpoint."""
+    """State that can be read.
+
+    Attributes:
+        of: Whose: `job/savepoint`, or the checkpoint.
+    """
 
     of: str
     state: QueryState
@@ -126,6 +105,9 @@ class StateOf:
 
 def require_pyspark(job: Job | None) -> None:
     """Settle which PySpark this process imports: that of the Spark that works on the state of a declared job.
+
+    Args:
+        job: None for state of no declared job.
 
     Raises:
         InputError: There is none (code `no-pyspark`).
@@ -140,25 +122,17 @@ Check = Callable[["Readable", "Closure"], None]
 
 
 @contextmanager
-def state_of(
-    place: str,
-    repository: str | None,
-    job: str | None,
-    batch: int | None,
-    spark: SparkOptions,
-    check: Check | None = None,
-) -> Iterator[StateOf]:
+def state_of(subject: StateSubject, spark: SparkOptions, check: Check | None = None) -> Iterator[StateOf]:
     """The state of a savepoint, or of a committed batch of a checkpoint, for a `with`.
 
     Args:
-        repository: Where the savepoint is; see `repository_meant`.
-        batch: Of a checkpoint: which batch; the newest for None.
         check: What has to hold before any of it is copied and Spark is started.
 
     Raises:
         InputError: The options do not go together, or there is no PySpark.
     """
-    with several([place], repository, job, batch, spark, check) as (found,):
+    of_place = (subject.repository, subject.job, subject.batch)
+    with several([subject.place], *of_place, spark, check) as (found,):
         yield found
 
 
@@ -232,7 +206,7 @@ def staging_of(spark: SparkOptions, progress: Progress | None = None) -> Staging
 
 
 def savepoint_of(
-    reference: str, location: str, job: str | None, spark: SparkOptions, order: Mapping[str, Any]
+    subject: SavepointSubject, spark: SparkOptions, order: Mapping[str, Any]
 ) -> tuple[SavepointRepository, str, str]:
     """The savepoint that a verb names; afterwards PySpark can be imported.
 
@@ -249,8 +223,8 @@ def savepoint_of(
     from streambank.declaration.launch import is_local
     from streambank.recovery.foresee import foresee_savepoint
 
-    repository = open_repository(location)
-    owner, savepoint = repository.find(reference, job)
+    repository = open_repository(subject.repository)
+    owner, savepoint = repository.find(subject.savepoint, subject.job)
     foresee_savepoint(repository, owner, savepoint, order, elsewhere=not is_local(spark.master))
     require_pyspark(declared_job(owner, spark.jobs))
     return repository, owner, savepoint
@@ -264,10 +238,9 @@ def spark_of(spark: SparkOptions) -> Iterator[SparkSession]:
         InputError: A property is none (code `usage`).
         StorageError: Spark fails (code `spark-failed`).
     """
-    from streambank.cli.options import pair
     from streambank_spark.submit.session import spark_session
 
-    conf = dict(pair(each) for each in spark.conf or ())
+    conf = dict(map(pair, spark.spark_conf))
     console.note("starting Spark")
     with spark_session(spark.master, conf) as session:
         yield session

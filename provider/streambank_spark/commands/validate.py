@@ -7,22 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOfPlace, repository_meant
+from streambank.cli.options import repository_meant
 from streambank.cli.output import console
 from streambank.core.errors import InputError
-from streambank_spark.commands.compare import Samples
+from streambank.core.options import Option
+from streambank.core.state_options import LIMITED_TO, PartOptions, RepairOptions, SampleOptions
 from streambank_spark.commands.rewrite import Note, show_restore, source_of
 from streambank_spark.commands.subject import (
-    LIMITED_TO,
-    OfBatch,
-    OfPart,
-    Operator,
-    Place,
+    SavepointSubject,
     SparkOptions,
+    StateSubject,
     as_text,
     savepoint_of,
     state_of,
-    with_spark,
 )
 
 EXAMPLES = """Examples:
@@ -34,58 +31,23 @@ EXAMPLES = """Examples:
 """
 
 
-@with_spark
 def validate(
-    place: Place,
-    rule: Annotated[
-        list[str],
-        typer.Option(metavar="SQL", help=f"An expression that must be true of every row. {LIMITED_TO}"),
+    subject: StateSubject,
+    rules: Annotated[
+        tuple[str, ...],
+        Option(f"An expression that must be true of every row. {LIMITED_TO}", flag="--rule", metavar="SQL"),
     ],
-    repository: RepositoryOfPlace = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    samples: Samples = 10,
-    repair: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SQL",
-            help="Make a savepoint in which broken rows are set to this: value.COLUMN = EXPRESSION. "
-            f"{LIMITED_TO}",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --repair: only show rows before and after.")
-    ] = False,
-    note: Note = "",
-    *,
+    repair: RepairOptions,
+    of: PartOptions,
+    shown: SampleOptions,
     spark: SparkOptions,
+    dry_run: Annotated[bool, Option("With --repair: only show rows before and after.")] = False,
+    note: Note = "",
 ) -> None:
     """Check all state by rules, and list the rows that break one: exit code 1 if any stays broken."""
-    if repair:
-        repository = repository_meant([place], repository, job, batch)
-        if repository is None:
-            raise InputError(
-                "--repair makes a savepoint from a savepoint, and this is a checkpoint.",
-                code="usage",
-                hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
-            )
-        _repair(
-            {
-                "rules": rule,
-                "repairs": repair,
-                "operator": operator,
-                "part": part,
-                "samples": samples,
-                "dry_run": dry_run,
-                "note": note,
-            },
-            place,
-            repository,
-            job,
-            spark,
-        )
+    if repair.repairs:
+        asked = {"rules": rules, "dry_run": dry_run, "note": note, **vars(repair), **vars(of), **vars(shown)}
+        _repair(asked, subject, spark)
         return
     if dry_run or note:
         raise InputError(
@@ -93,12 +55,12 @@ def validate(
             code="usage",
             hint="See `streambank state validate --help`.",
         )
-    with state_of(place, repository, job, batch, spark) as found:
+    with state_of(subject, spark) as found:
         from streambank_spark.state.rule import Rule
         from streambank_spark.state.validate import validate_state
 
-        rules = [Rule.parse(text, operator, part) for text in rule]
-        judged = [each.to_dict() for each in validate_state(found.state, rules, samples)]
+        parsed = [Rule.parse(text, of.operator, of.part) for text in rules]
+        judged = [each.to_dict() for each in validate_state(found.state, parsed, shown.samples)]
         document = {
             "of": found.of,
             "batch": found.state.closure.batch,
@@ -110,16 +72,22 @@ def validate(
         raise typer.Exit(1)
 
 
-def _repair(
-    asked: Mapping[str, Any], reference: str, location: str, job: str | None, spark: SparkOptions
-) -> None:
+def _repair(asked: Mapping[str, Any], subject: StateSubject, spark: SparkOptions) -> None:
+    repository = repository_meant([subject.place], subject.repository, subject.job, subject.batch)
+    if repository is None:
+        raise InputError(
+            "--repair makes a savepoint from a savepoint, and this is a checkpoint.",
+            code="usage",
+            hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
+        )
     from streambank_spark.rewrite.validate_request import ValidateRequest
 
     order = ValidateRequest.from_dict(asked)
-    savepoint = savepoint_of(reference, location, job, spark, asked)
+    saved = SavepointSubject(savepoint=subject.place, repository=repository, job=subject.job)
+    found = savepoint_of(saved, spark, asked)
     from streambank_spark.rewrite.request import validate
 
-    with source_of(savepoint, spark) as source:
+    with source_of(found, spark) as source:
         document = validate(source, order)
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
@@ -163,4 +131,4 @@ def show_samples(samples: Sequence[dict[str, Any]]) -> None:
         console.line(f"  + {as_text(sample['after'])}")
 
 
-VERBS = {validate: EXAMPLES}
+VERBS = {"validate": (validate, EXAMPLES)}

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from streambank.core.choices import EXISTING_ROWS
 from streambank.core.errors import InputError
-from streambank.core.options import Option
 from streambank.core.shape import JsonObject
 from streambank.core.units import from_json_time
 
@@ -60,48 +59,32 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactOptions:
-    """Which keys a person wants to be removed."""
-
-    where: Annotated[
-        str | None,
-        Option(
-            "Expire keys if this is true of all their rows: SQL over key and value, with {now}, {watermark}.",
-            metavar="SQL",
-        ),
-    ] = None
-    idle_since: Annotated[
-        str | None, Option("Expire keys unchanged since this savepoint.", metavar="SAVEPOINT")
-    ] = None
-    idle_for_s: Annotated[
-        float | None, Option("Expire keys unchanged for this long, for example 30d.", metavar="TIME")
-    ] = None
-    operator: Annotated[int | None, Option("Only this stateful operator.", metavar="N", least=0)] = None
-    part: Annotated[
-        str | None, Option("Decide by these rows alone: a side of a join, a state variable.", metavar="NAME")
-    ] = None
-    max_rows: Annotated[
-        int | None, Option("Remove at most this many rows of each operator.", metavar="N", least=1)
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteRequest(CompactOptions, JsonObject):
+class RewriteRequest(JsonObject):
     """What is asked; JSON by `to_dict`.
 
     Attributes:
+        where: Compact: keys go for whose rows this SQL expression holds.
+        idle_since: Compact: keys go that have the same rows in this earlier savepoint.
+        idle_for_s: Compact: the same, of the newest savepoint that is so many seconds older, or more.
         key: Erase: keys that have these fields go.
         partitions: Rescale: how many state partitions there are to be. Migrate: the same, besides.
         provider: Migrate: what is to keep the state, one of `PROVIDERS`.
+        max_rows: So many rows go at most, of each operator.
         from_form: Somebody typed `where` into a form: what Spark says of it may carry data of the state, and
             is not repeated.
         planned: What a plan showed (`Planned`): more keys than that are refused (`approval-outdated`).
     """
 
     operation: str
+    where: str | None = None
+    idle_since: str | None = None
+    idle_for_s: float | None = None
     key: str | None = None
     partitions: int | None = None
     provider: str | None = None
+    operator: int | None = None
+    part: str | None = None
+    max_rows: int | None = None
     from_form: bool = False
     dry_run: bool = False
     note: str = ""

@@ -11,6 +11,7 @@ from streambank.compaction.job import compact_job, purge_job, undo_job
 from streambank.compaction.quarantine import PURGING_KEY, Quarantine
 from streambank.control.processes import this_process
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StorageError
+from streambank.core.verb_options import CompactOptions
 from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
@@ -19,6 +20,8 @@ from tests.support.checkpoint.with_garbage import closure, write_with_garbage
 from tests.support.jobs.declared import BY, declare
 from tests.support.refuses import refuses
 from tests.support.storage.contents import contents
+
+PLAN = CompactOptions(plan_only=True)
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def job(tmp_path: Path) -> Job:
 def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> None:
     checkpoint = open_store(job.checkpoint)
     before, needed = contents(checkpoint), closure(checkpoint)
-    planned = compact_job(job, label="x", by=BY, dry_run=True)["main"]
+    planned = compact_job(job, PLAN, label="x", by=BY)["main"]
     assert contents(checkpoint) == before and job.records().lease.view() is None
 
     done = compact_job(job, label="x", by=BY, why="too many files")["main"]
@@ -83,13 +86,13 @@ def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
     before = contents(open_store(job.checkpoint))
     driver = job.records().lease.acquire([this_process("driver")])
     try:
-        assert compact_job(job, label="x", by=BY, dry_run=True)["main"].mode == "running"
-        asked = compact_job(job, label="x", by=BY, dry_run=True, stopped=True)["main"]
+        assert compact_job(job, PLAN, label="x", by=BY)["main"].mode == "running"
+        asked = compact_job(job, CompactOptions(stopped=True, plan_only=True), label="x", by=BY)["main"]
         assert asked.mode == "stopped" and [one.code for one in asked.refusals] == ["lease-held"]
         done = compact_job(job, label="x", by=BY)["main"]
         assert (done.mode, done.files) == ("running", ())
         with pytest.raises(RefusedError, match="is held by"):
-            compact_job(job, label="x", by=BY, stopped=True)
+            compact_job(job, CompactOptions(stopped=True), label="x", by=BY)
         assert contents(open_store(job.checkpoint)) == before
     finally:
         driver.release()

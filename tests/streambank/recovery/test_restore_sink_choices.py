@@ -9,9 +9,10 @@ import pytest
 
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import InputError, RefusedError
+from streambank.core.restore_choices import parse_sink_choices
 from streambank.job.savepoint import sinks_of
 from streambank.kafka.settings import Brokers
-from streambank.recovery.choices import SinkChoices, parse_sink_choices
+from streambank.recovery.choices import SinkChoices
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take

@@ -15,11 +15,11 @@ import pytest
 from streambank.checkpoint.position import batches_of
 from streambank.control.processes import this_process
 from streambank.core.errors import FormatError, InputError, RefusedError
+from streambank.core.restore_choices import parse_file_sinks
 from streambank.core.units import to_json_time
 from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import together
-from streambank.recovery.choices import parse_file_sinks
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import readers
 from streambank.recovery.together import plan_together

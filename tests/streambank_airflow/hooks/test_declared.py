@@ -13,7 +13,7 @@ from streambank.core.verb_options import TakeOptions
 from streambank.declaration.load import load_jobs
 from streambank.doctor.checks import installation
 from streambank.sites.records import SiteRecord, Sites
-from streambank_airflow.hooks.recovery import RestoreOptions
+from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.cli import succeed
 from tests.support.jobs.copied_job import CopiedJob
@@ -35,7 +35,7 @@ def test_savepoints_of_a_copy_are_taken_verified_pinned_and_restored(tmp_path: P
     assert taken["job"] == "orders-staging"
     assert hook.savepoints.pin(name, "latest", pinned=True, note="", by=BY) == taken["savepoint"]
     assert hook.repository.verify(name, "100%", by=BY).savepoints[0].savepoint == taken["savepoint"]
-    plan = hook.recovery.plan(name, RestoreOptions("latest"), may_stop=False)
+    plan = hook.recovery.plan(name, JobRestore(savepoint="latest"), may_stop=False)
     assert plan.plans["main"].savepoint == taken["savepoint"]
 
 

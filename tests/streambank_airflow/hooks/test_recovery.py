@@ -16,7 +16,7 @@ from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.storage import open_store
 from streambank_airflow.choices import check_form_origin, restore_repositories
 from streambank_airflow.dags.forms.recovery import restore_form
-from streambank_airflow.hooks.recovery import RestoreOptions
+from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.restore_plans import plan_markdown
@@ -55,14 +55,14 @@ def lost(folder: Path) -> Job:
 def test_a_job_whose_repository_is_gone_comes_back_from_the_nearest_replica(folder: Path, lost: Job) -> None:
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
     with pytest.raises(NotFoundError) as caught:
-        hook.recovery.plan("flights", RestoreOptions(sink="accept"), may_stop=False)
+        hook.recovery.plan("flights", JobRestore(sink="accept"), may_stop=False)
     assert caught.value.code == "no-repository"
     for reference, repository in (
         ("latest-good", "nearest"),
         ("before-upgrade", f"file://{folder}/replica"),
         ("2999-01-01", "nearest"),
     ):
-        options = RestoreOptions(reference, repository=repository, sink="accept")
+        options = JobRestore(savepoint=reference, repository=repository, sink="accept")
         planned = hook.recovery.plan("flights", options, may_stop=False)
         plan = planned.plans["main"]
         assert plan.repository == f"file://{folder}/replica"
@@ -103,7 +103,7 @@ def test_a_job_without_replicas_has_no_such_field(folder: Path) -> None:
 
 
 def test_the_nearest_place_of_a_job_that_is_not_declared_is_not_known(tmp_path: Path) -> None:
-    options = RestoreOptions("latest", repository="nearest", into=str(tmp_path / "back"))
+    options = JobRestore(savepoint="latest", repository="nearest", into=str(tmp_path / "back"))
     with pytest.raises(InputError) as caught:
         StreambankHook().recovery.plan("orders", options, may_stop=False)
     assert caught.value.code == "bad-option"
@@ -112,7 +112,7 @@ def test_the_nearest_place_of_a_job_that_is_not_declared_is_not_known(tmp_path: 
 def test_a_reference_to_one_query_is_not_of_all_queries(folder: Path) -> None:
     declare(folder, more='queries = ["hours", "users"]')
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
-    options = RestoreOptions(all_queries=True)
+    options = JobRestore(all_queries=True)
     with pytest.raises(InputError, match="flights/hours names one") as caught:
         hook.recovery.plan("flights/hours", options, may_stop=False)
     assert caught.value.code == "bad-option"

@@ -16,7 +16,7 @@ from streambank.core.verb_options import TakeOptions
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest
 from streambank.storage import open_store
-from streambank_airflow.hooks.recovery import RestoreOptions
+from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
@@ -183,7 +183,7 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
     assert asked == ["kafka:9092"]
 
     into = str(tmp_path / "restored")
-    options = RestoreOptions(into=into, kafka="elsewhere:9092")
+    options = JobRestore(into=into, kafka="elsewhere:9092")
     plan = hook.recovery.plan("orders", options, may_stop=False)
     assert plan.plans["main"].sources[0]["safe"] is True
     assert asked == ["kafka:9092", "elsewhere:9092"]
@@ -204,7 +204,7 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
     monkeypatch.setenv(
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
-    options = RestoreOptions(into=str(tmp_path / "restored"))
+    options = JobRestore(into=str(tmp_path / "restored"))
     with pytest.raises(RefusedError, match="The address of the query's Kafka") as refused:
         StreambankHook().recovery.plan("orders", options, may_stop=False)
     assert "`kafka` of an Airflow operator" in refused.value.hint

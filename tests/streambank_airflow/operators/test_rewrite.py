@@ -64,7 +64,8 @@ def test_state_is_migrated_to_rocksdb(
     taken = take(TakeRequest(source, repository, "dedup"))
     where: dict[str, Any] = {"job": "dedup", "jobs_file": str(tmp_path / "jobs.toml")}
     with DAG("own", schedule=None, default_args={"retries": 0}) as dag:
-        MigrateStateOperator(task_id="migrate", partitions="3", note="bigger", **where)
+        as_text: Any = "3"
+        MigrateStateOperator(task_id="migrate", partitions=as_text, note="bigger", **where)
         MigrateStateOperator(task_id="wrong", provider="leveldb", **where)
 
     run = run_dag(dag)
@@ -185,9 +186,8 @@ def test_an_erasure_looks_everywhere_and_says_who_holds_the_key(
 def test_a_key_from_a_form_is_taken_as_it_is_written(key: str, native: bool) -> None:
     def asked(given: Any) -> Any:
         with DAG("own", schedule=None, render_template_as_native_obj=native):
-            task = EraseStateOperator(
-                task_id="task", job="orders", key=given, operator="{{ params.operator }}"
-            )
+            operator: Any = "{{ params.operator }}"
+            task = EraseStateOperator(task_id="task", job="orders", key=given, operator=operator)
         task.render_template_fields({"params": {"key": key, "operator": 3}})
         assert task.request()["operator"] == 3
         return task.request()["key"]
@@ -472,7 +472,9 @@ def test_a_real_spark_verifies_judges_repairs_and_erases(
     ) as dag:  # fmt: skip
         deep = VerifySavepointOperator(task_id="deep", level="deep", job="sums", jobs_file=str(jobs))
         judge = ValidateStateOperator(task_id="judge", fail_on_broken=False, **rules)
-        repair = ValidateStateOperator(task_id="repair", repairs="value.sum = least(value.sum, 90)", **rules)
+        repair = ValidateStateOperator(
+            task_id="repair", repairs=("value.sum = least(value.sum, 90)",), **rules
+        )
         again = ValidateStateOperator(
             task_id="again", savepoint="{{ ti.xcom_pull('repair')['savepoint'] }}", **rules
         )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, OptionalJobsFile, job_named
+from streambank.cli.options import OptionalJobsFile, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 from streambank.core.verb_options import CompactOptions
 
 if TYPE_CHECKING:
@@ -30,46 +31,35 @@ SHOWN = 40
 """So many files are shown one by one."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(compact)
-
-
 def compact(
     options: CompactOptions,
     checkpoint: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CHECKPOINT]", help="The checkpoint directory of a job that is not declared."
+        Option(
+            "The checkpoint directory of a job that is not declared.", metavar="[CHECKPOINT]", positional=True
         ),
     ] = None,
     job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A declared job, or job/query: its current checkpoint.")
+        str | None, Option("A declared job, or job/query: its current checkpoint.", metavar="NAME")
     ] = None,
     jobs: OptionalJobsFile = None,
-    quiet: Annotated[
-        str,
-        typer.Option(
+    quiet_s: Annotated[
+        float,
+        Option(
+            "With --stopped and a CHECKPOINT: refuse if any file in it is younger than this (10m).",
             metavar="TIME",
-            help="With --stopped and a CHECKPOINT: refuse if any file in it is younger than this (10m).",
         ),
-    ] = "10m",
+    ] = 600.0,
     quarantine: Annotated[
         str | None,
-        typer.Option(metavar="LOCATION", help="Where dead files go; a sibling of the checkpoint by default."),
+        Option("Where dead files go; a sibling of the checkpoint by default.", metavar="LOCATION"),
     ] = None,
     undo: Annotated[
-        str | None, typer.Option(metavar="LOCATION", help="Bring everything back from this quarantine.")
+        str | None, Option("Bring everything back from this quarantine.", metavar="LOCATION")
     ] = None,
-    purge: Annotated[
-        str | None, typer.Option(metavar="LOCATION", help="Delete this quarantine for good.")
-    ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    purge: Annotated[str | None, Option("Delete this quarantine for good.", metavar="LOCATION")] = None,
 ) -> None:
     """Move files of a checkpoint that Spark will never read again into a quarantine."""
-    from streambank.core.units import parse_duration_s
-
     _check_usage(checkpoint, job, undo, purge, quarantine, options.plan_only)
     declared = _declared(job, jobs) if job is not None else None
     if purge is not None:
@@ -84,7 +74,7 @@ def compact(
         assert checkpoint is not None
         if options.stopped and jobs is not None:
             _refuse_declared(checkpoint, jobs)
-        reports = {"": _compact(checkpoint, options, parse_duration_s(quiet), quarantine)}
+        reports = {"": _compact(checkpoint, options, quiet_s, quarantine)}
     console.answer(_document(reports), lambda: _show_all(reports))
     refused = [refusal for report in reports.values() for refusal in report.refusals]
     if refused:  # of a dry run
@@ -180,14 +170,11 @@ def _compact_job(
     with console.progress() as progress:
         return compact_job(
             job,
+            options,
             query=query,
             label=_label(),
             by=who("cli"),
-            stopped=options.stopped,
-            keep_batches=options.keep_batches,
-            older_than_s=options.older_than_s,
             quarantine=quarantine,
-            dry_run=options.plan_only,
             progress=progress,
         )
 
@@ -324,3 +311,6 @@ def _show_undone(report: UndoReport) -> None:
         console.line(f"left in {report.quarantine}: {path}, because another file has its name now")
     for path in report.missing:
         console.line(f"missing: {path}")
+
+
+VERBS = {"compact": (compact, EXAMPLES)}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, OptionalJobsFile, declared_job, known_repository
+from streambank.cli.options import OptionalJobsFile, declared_job, known_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.doctor.diagnose import Diagnosis
@@ -28,53 +29,47 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(doctor)
+@dataclass(kw_only=True)
+class DoctorOptions:
+    """Which checkpoint or job is looked at, beside the installation."""
 
-
-def doctor(
     checkpoint: Annotated[
-        str | None, typer.Argument(metavar="[CHECKPOINT]", help="Also check this checkpoint directory.")
-    ] = None,
-    file_sink: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Output directory of a file sink of its query; may be repeated."),
-    ] = None,
+        str | None, Option("Also check this checkpoint directory.", metavar="[CHECKPOINT]", positional=True)
+    ] = None
+    file_sinks: Annotated[
+        tuple[str, ...],
+        Option("Output directory of a file sink of its query.", flag="--file-sink", metavar="DIR"),
+    ] = ()
     job: Annotated[
         str | None,
-        typer.Option(
-            "--job",
-            metavar="NAME",
-            help="Check this job, or job/query: as the jobs file declares it, else with the checkpoint that "
+        Option(
+            "Check this job, or job/query: as the jobs file declares it, else with the checkpoint that "
             "its savepoints in -r come from. With a CHECKPOINT: the job name of its savepoints.",
+            metavar="NAME",
         ),
-    ] = None,
-    jobs: OptionalJobsFile = None,
+    ] = None
+    jobs: OptionalJobsFile = None
     repository: Annotated[
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.
-        typer.Option(
-            "--repository",
-            "-r",
+        Option(
+            "The repository of the savepoints; that of a declared job is known.",
+            flag="--repository -r",
             metavar="LOCATION",
-            help="The repository of the savepoints; that of a declared job is known.",
         ),
-    ] = None,
+    ] = None
     spark: Annotated[
         str | None,
-        typer.Option(
-            "--spark", metavar="VERSION", help="Also check whether it could go on with this Spark: 4.3."
-        ),
-    ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+        Option("Also check whether it could go on with this Spark: 4.3.", metavar="VERSION"),
+    ] = None
+
+
+def doctor(options: DoctorOptions) -> None:
     """Find problems of this installation, a checkpoint or a job: exit code 1 for errors and warnings."""
     from streambank.doctor.checks.installation import check_installation, facts, worst
 
     found = check_installation()
-    diagnoses = _diagnoses(checkpoint, file_sink or [], job, jobs, repository, spark)
+    diagnoses = _diagnoses(options)
     if not diagnoses:
         from pathlib import Path
 
@@ -97,14 +92,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _diagnoses(
-    checkpoint: str | None,
-    sinks: list[str],
-    job: str | None,
-    jobs: str | None,
-    repository: str | None,
-    spark: str | None,
-) -> tuple[Diagnosis, ...]:
+def _diagnoses(options: DoctorOptions) -> tuple[Diagnosis, ...]:
     """What is found of a checkpoint or a job; nothing where neither is named.
 
     Raises:
@@ -114,6 +102,8 @@ def _diagnoses(
     from streambank.doctor.diagnose import diagnose_checkpoint, diagnose_job
     from streambank.storage import normalize_location, open_store
 
+    checkpoint, repository, job = options.checkpoint, options.repository, options.job
+    jobs, sinks, spark = options.jobs, options.file_sinks, options.spark
     named = {location: open_store(location) for location in sinks}
     if spark is not None:
         from streambank.doctor.checks.releases import version_asked
@@ -168,3 +158,6 @@ def _show(document: dict[str, Any], several: bool) -> None:
     for query in dict.fromkeys(finding["query"] for finding in document["findings"]):
         console.line("here:" if query is None else f"query {query}:")
         console.findings([finding for finding in document["findings"] if finding["query"] == query])
+
+
+VERBS = {"doctor": (doctor, EXAMPLES)}

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from streambank.repository.objects.index_files import FileDamage
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog="Example: streambank reindex -r /data/savepoints")(reindex)
-
-
 def reindex(repository: RepositoryOption) -> None:
     """Rebuild the index of a repository from its packs: exit code 1 if packs are damaged or missing."""
     report = open_repository(repository).objects.index.rebuild()
@@ -58,3 +53,6 @@ def _show(document: dict[str, Any]) -> None:
         console.line(f"gone: {key}")
     if not document["ok"]:
         console.line("`streambank verify --all` shows which savepoints need them.")
+
+
+VERBS = {"reindex": (reindex, "Example: streambank reindex -r /data/savepoints")}

@@ -9,10 +9,9 @@ import typer
 
 from streambank.cli.options import (
     Checkpoint,
-    Debug,
-    Json,
 )
 from streambank.cli.output import console
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
@@ -27,37 +26,27 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(inspect)
-
-
 def inspect(
     checkpoint: Checkpoint,
     batch: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Look at this batch instead of the newest.")
+        int | None, Option("Look at this batch instead of the newest.", metavar="N", least=0)
     ] = None,
     history: Annotated[
         str | None,
-        typer.Option(
+        Option(
+            "Also show progress records: <control>/<job>/progress/<query>, or one file of it.",
             metavar="LOCATION",
-            help="Also show progress records: <control>/<job>/progress/<query>, or one file of it.",
         ),
     ] = None,
-    within: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION", help="How much of the history to show, counted back from its newest record."
-        ),
-    ] = "1d",
-    as_json: Json = False,
-    debug: Debug = False,
+    within_s: Annotated[
+        float, Option("How much of the history to show, counted back from its newest record.")
+    ] = 86_400.0,
 ) -> None:
     """Show what a checkpoint holds, and what is wrong: exit code 1 for errors and warnings. Only reads."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.storage import open_store
 
-    told = None if history is None else recorded(history, within)
+    told = None if history is None else recorded(history, within_s)
     reader = CheckpointReader(open_store(checkpoint))
     found = reader.inspect(batch).to_dict()
     found |= {"measured": measured(reader, found), "history": told}
@@ -142,22 +131,20 @@ def measured(reader: CheckpointReader, found: dict[str, Any]) -> dict[str, Any] 
         return None
 
 
-def recorded(location: str, within: str) -> dict[str, Any]:
+def recorded(location: str, within_s: float) -> dict[str, Any]:
     """What progress records tell.
 
     Args:
         location: A folder of them, or one file.
-        within: How much of them, up to the newest one.
+        within_s: How much of them, up to the newest one.
 
     Raises:
-        InputError: `within` is no duration.
         NotFoundError: There are none.
     """
-    from streambank.core.units import parse_duration_s
     from streambank.sla.history.history import HistoryScan, Records
     from streambank.sla.history.summary import HistoryMetrics
 
-    window = timedelta(seconds=parse_duration_s(within))
+    window = timedelta(seconds=within_s)
     records = Records.at(location)
     newest = records.newest()
     scan = HistoryScan(records, since=None if newest is None else newest.at - window)
@@ -241,3 +228,6 @@ def _value(value: float, unit: str) -> str:
 
 def _batches(number: int) -> str:
     return f"{number:,} batch" if number == 1 else f"{number:,} batches"
+
+
+VERBS = {"inspect": (inspect, EXAMPLES)}

@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streambank.cli.options import JobName as Name
 from streambank.cli.options import (
-    Batch,
-    Debug,
     JobsFile,
-    Json,
     Machines,
-    NewQuery,
     Note,
-    Pin,
     Unsigned,
     Why,
     job_named,
 )
-from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
+from streambank.cli.output.console import MODE
 from streambank.cli.plugins import JobGroup
 from streambank.cli.verb_options import Commands
 from streambank.cli.verbs.job import clean, history, overview, restore
-from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
+from streambank.core.options import Option
+from streambank.core.verb_options import RestartOptions, SavepointOptions, StartOptions, StopOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -43,14 +40,6 @@ app = Commands(
 
 PARALLEL = 4
 """Files copied at once."""
-Called = Annotated[
-    str,
-    typer.Option(
-        "--name",
-        metavar="NAME",
-        help="Give it a name that is unique within the job, or within each query of several.",
-    ),
-]
 
 
 def _by() -> dict[str, str]:
@@ -67,19 +56,13 @@ def start(
     why: Why = "",
     wait: Annotated[
         bool,
-        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+        Option("Wait for the first batch, or only for the driver."),
     ] = True,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long to wait; the declared time by default.")
-    ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    timeout_s: Annotated[float | None, Option("How long to wait; the declared time by default.")] = None,
 ) -> None:
     """Start a driver of the job, unless one runs already. A second start finds that driver."""
-    from streambank.core.units import parse_duration_s
     from streambank.job.start import start_job
 
-    timeout_s = parse_duration_s(timeout) if timeout is not None else None
     result = start_job(
         job_named(name, jobs),
         by=_by(),
@@ -137,10 +120,8 @@ def restart(
     why: Why = "",
     wait: Annotated[
         bool,
-        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+        Option("Wait for the first batch, or only for the driver."),
     ] = True,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Stop a job at a batch boundary and start it again, unless somebody has stopped it."""
     from streambank.job.restart import restart_job
@@ -170,18 +151,16 @@ def stop(
     jobs: JobsFile,
     options: StopOptions,
     why: Why = "",
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
+    note: Annotated[str, Option("Note of the savepoint.", metavar="TEXT")] = "",
     called: Annotated[
         str,
-        typer.Option(
-            "--name",
+        Option(
+            "Name of the savepoint, unique within the job, such as before-upgrade; implies --savepoint.",
+            flag="--name",
             metavar="NAME",
-            help="Name of the savepoint, unique within the job, such as before-upgrade; implies --savepoint.",
         ),
     ] = "",
-    pin: Annotated[bool, typer.Option("--pin", help="Pin the savepoint.")] = False,
-    as_json: Json = False,
-    debug: Debug = False,
+    pin: Annotated[bool, Option("Pin the savepoint.")] = False,
 ) -> None:
     """Stop a job at a batch boundary, and keep it stopped."""
     from streambank.job.stop import stop_job
@@ -219,7 +198,7 @@ def _show_stop(result: StopResult) -> None:
 
 
 @app.command("list", epilog="Example: streambank job list --jobs dags/streaming_jobs.toml")
-def list_jobs(jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+def list_jobs(jobs: JobsFile) -> None:
     """List the declared jobs: what each must do, what it does, and who watches it. Changes nothing."""
     from streambank.declaration.load import load_jobs
 
@@ -264,7 +243,7 @@ def _watcher(watch: dict[str, Any] | None) -> str | None:
 
 
 @app.command(epilog="Example: streambank job status orders --json")
-def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+def status(name: Name, jobs: JobsFile) -> None:
     """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
     from streambank.cleaning.left_directories import left_directories
     from streambank.driver.preflight import CHECKPOINT_LOST, REPOSITORY_LOST
@@ -377,32 +356,24 @@ def _desired(found: dict[str, Any]) -> str | None:
 
 @app.command(epilog='Example: streambank job savepoint orders --note "before the upgrade" --pin')
 def savepoint(
-    name: Name,
+    job: Name,  # name is that of the savepoint
     jobs: JobsFile,
     machines: Machines,
-    query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
-    batch: Batch = None,
-    called: Called = "",
+    options: SavepointOptions,
+    query: Annotated[str | None, Option("Only this query of the job.", metavar="QUERY")] = None,
     note: Note = "",
-    pin: Pin = False,
-    new_query: NewQuery = False,
     new_repository: Annotated[
         bool,
-        typer.Option(
-            "--new-repository",
-            help="Accept that the job's repository is lost, and create a new one in its place.",
-        ),
+        Option("Accept that the job's repository is lost, and create a new one in its place."),
     ] = False,
     why: Why = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped. Its driver names the sinks."""
     from streambank.cli.verbs.take import show_taken
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 
-    declared = partial(job_named, name, jobs)
+    declared = partial(job_named, job, jobs)
     executor = machines.executor(declared, parallel=PARALLEL)
     with console.progress() as progress:
         result = savepoint_job(
@@ -410,13 +381,10 @@ def savepoint(
             by=_by(),
             why=why,
             query=query,
-            batch=batch,
-            name=called,
             note=note,
-            pin=pin,
-            new_query=new_query,
             new_repository=new_repository,
             pace=Pace(executor=executor, progress=progress),
+            **vars(options),
         )
 
     def text() -> None:
@@ -431,19 +399,13 @@ def break_claim(
     name: Name,
     jobs: JobsFile,
     why: Annotated[
-        str, typer.Option(metavar="TEXT", help="How you know that the holder is dead, for the job's records.")
+        str, Option("How you know that the holder is dead, for the job's records.", metavar="TEXT")
     ],
-    operation: Annotated[
-        bool, typer.Option("--operation", help="Break the operation lock instead of the driver's lease.")
-    ] = False,
+    operation: Annotated[bool, Option("Break the operation lock instead of the driver's lease.")] = False,
     even_live: Annotated[
         bool,
-        typer.Option(
-            "--even-live", help="Also break it if the holder is alive: the holder then ends itself."
-        ),
+        Option("Also break it if the holder is alive: the holder then ends itself."),
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Declare the holder of a job dead, if that cannot be detected from here."""
     records = job_named(name, jobs).records()
@@ -474,15 +436,13 @@ def move_records(
     jobs: JobsFile,
     to: Annotated[
         str | None,
-        typer.Option(
-            metavar="LOCATION",
-            help="The control location to move them to, which is to be declared as `control` afterwards; by "
+        Option(
+            "The control location to move them to, which is to be declared as `control` afterwards; by "
             "default the one beside the repository, which is found without.",
+            metavar="LOCATION",
         ),
     ] = None,
     why: Why = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Move what a job remembers out of its repository, so that who writes savepoints cannot write records."""
     from streambank.job.move_records import move_records as move
@@ -507,11 +467,7 @@ def sign_records(
     name: Name,
     jobs: JobsFile,
     unsigned: Unsigned = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="You know that what it prints is right; without, it asks.")
-    ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
+    yes: Annotated[bool, Option("You know that what it prints is right; without, it asks.")] = False,
 ) -> None:
     """Sign the records that say which checkpoint counts, what runs, and what is meant to be, as they are now.
 
@@ -524,9 +480,9 @@ def sign_records(
 
     job = job_named(name, jobs)
     shown = look_at_records(job, unsigned=unsigned)
-    if not as_json:
+    if not MODE.json:
         _show_vouched(shown)
-    if shown.records and shown.doubts and not (yes or as_json) and sys.stdin.isatty():
+    if shown.records and shown.doubts and not (yes or MODE.json) and sys.stdin.isatty():
         yes = typer.confirm(f"Sign {console.count(shown.records, 'record')}?", err=True)
     signed = sign(job, by=_by(), unsigned=unsigned, yes=yes, shown=shown)
 
@@ -552,7 +508,4 @@ def _show_vouched(shown: Vouched) -> None:
         console.line(doubt)
 
 
-history.register(app)
-overview.register(app)
-restore.register(app)
-clean.register(app)
+app.add(history, overview, restore, clean)

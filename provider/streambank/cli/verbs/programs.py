@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from streambank.cli.output import console
+from streambank.core.options import Option
 
 EXAMPLES = """Examples:
 
@@ -16,14 +15,9 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(programs)
-
-
 def programs(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Print the path of this one, and nothing else.")
+        str | None, Option("Print the path of this one, and nothing else.", metavar="[NAME]", positional=True)
     ] = None,
 ) -> None:
     """Show where the programs for spark-submit are installed, and what each is for."""
@@ -45,3 +39,6 @@ def programs(
             console.line(f"  {one['path']}" if name is None else one["path"])
 
     console.answer({"programs": found}, show)
+
+
+VERBS = {"programs": (programs, EXAMPLES)}

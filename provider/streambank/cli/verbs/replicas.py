@@ -21,6 +21,7 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.cli.verbs.verify import show_reports
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -51,15 +52,9 @@ STATES = {
 """What became of a savepoint, for people."""
 
 OptionalName = Annotated[
-    str | None, typer.Argument(metavar="[SAVEPOINT]", help="Only this one: its id, or its unique beginning.")
+    str | None,
+    Option("Only this one: its id, or its unique beginning.", metavar="[SAVEPOINT]", positional=True),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=REPLICATE_EXAMPLES)(replicate)
-    app.command(epilog=REPAIR_EXAMPLES)(repair)
-    app.command(epilog=STATUS_EXAMPLE)(status)
 
 
 def replicate(
@@ -67,10 +62,8 @@ def replicate(
     locked: LockOptions,
     work: WorkOptions,
     to: Annotated[
-        list[str],
-        typer.Option(
-            "--to", metavar="LOCATION", help="The replica; created if it does not exist. May be repeated."
-        ),
+        tuple[str, ...],
+        Option("The replica; created if it does not exist.", metavar="LOCATION"),
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
@@ -138,16 +131,12 @@ def repair(
     locked: LockOptions,
     work: WorkOptions,
     sources: Annotated[
-        list[str],
-        typer.Option(
-            "--from", metavar="LOCATION", help="A replica to copy undamaged data from. May be repeated."
-        ),
+        tuple[str, ...],
+        Option("A replica to copy undamaged data from.", flag="--from", metavar="LOCATION"),
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read everything, but only show what would be repaired.")
-    ] = False,
+    dry_run: Annotated[bool, Option("Read everything, but only show what would be repaired.")] = False,
     jobs: SparkJobsFile = None,
 ) -> None:
     """Copy what is damaged or missing from a replica that has it undamaged, then verify what was repaired.
@@ -213,13 +202,13 @@ def _show_repair(report: RepairReport) -> None:
 def status(
     repository: RepositoryOption,
     replica: Annotated[
-        list[str] | None,
-        typer.Option("--replica", metavar="LOCATION", help="A replica of the repository. May be repeated."),
-    ] = None,
-    cost: Annotated[bool, typer.Option("--cost", help="Show what storing it costs per month.")] = False,
+        tuple[str, ...],
+        Option("A replica of the repository.", metavar="LOCATION"),
+    ] = (),
+    cost: Annotated[bool, Option("Show what storing it costs per month.")] = False,
     prices: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A TOML file with prices per GB and month, for --cost."),
+        Option("A TOML file with prices per GB and month, for --cost.", metavar="FILE"),
     ] = None,
 ) -> None:
     """Show how current each repository is: per job the newest savepoint, the newest verified one and its age.
@@ -234,7 +223,7 @@ def status(
     if prices is not None and not cost:
         raise InputError("--prices needs --cost.", code="usage", hint="See `streambank status --help`.")
     table = (load_prices(prices) if prices is not None else Prices()) if cost else None
-    document = look(open_store, repository, replica or [], utc_now()).to_dict(table)
+    document = look(open_store, repository, replica, utc_now()).to_dict(table)
     console.answer(document, lambda: _show_status(document, cost=cost))
     if not document["ok"]:
         raise typer.Exit(1)
@@ -285,3 +274,10 @@ def _money(currency: str | None, value: float | None) -> str:
     if value is None:
         return ""
     return f"{currency}{value:.2f}" if value >= 0.01 or value == 0 else f"{currency}{value:.6f}"
+
+
+VERBS = {
+    "replicate": (replicate, REPLICATE_EXAMPLES),
+    "repair": (repair, REPAIR_EXAMPLES),
+    "status": (status, STATUS_EXAMPLE),
+}

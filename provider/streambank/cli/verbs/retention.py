@@ -9,6 +9,7 @@ import typer
 from streambank.cli.options import JobOption, RepositoryOption, jobs_option, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 from streambank.core.verb_options import ExpireOptions, SweepOptions
 
 if TYPE_CHECKING:
@@ -40,14 +41,6 @@ UNDELETE_FILES_EXAMPLES = """Examples:
 _MOST_SHOWN = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=EXPIRE_EXAMPLES)(expire)
-    app.command(epilog="Example: streambank undelete b000041 -r /data/savepoints")(undelete)
-    app.command("undelete-files", epilog=UNDELETE_FILES_EXAMPLES)(undelete_files)
-    app.command(epilog="Example: streambank sweep -r /data/savepoints --dry-run")(sweep)
-
-
 def expire(
     repository: RepositoryOption,
     options: ExpireOptions,
@@ -61,10 +54,10 @@ def expire(
     ] = None,
     replica_of: Annotated[
         str | None,
-        typer.Option(
-            metavar="LOCATION",
-            help="The repository that this is a replica of. What that one lists stays, unless it is too old. "
+        Option(
+            "The repository that this is a replica of. What that one lists stays, unless it is too old. "
             "--jobs then uses the rules for replicas.",
+            metavar="LOCATION",
         ),
     ] = None,
 ) -> None:
@@ -224,7 +217,8 @@ def _show_tags(tags: Sequence[TagReport]) -> None:
 
 def undelete(
     savepoint: Annotated[
-        str, typer.Argument(metavar="SAVEPOINT", help="An expired savepoint's id, or its unique beginning.")
+        str,
+        Option("An expired savepoint's id, or its unique beginning.", metavar="SAVEPOINT", positional=True),
     ],
     repository: RepositoryOption,
     job: JobOption = None,
@@ -254,15 +248,13 @@ def undelete_files(
     repository: RepositoryOption,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only what was deleted then or later: a time with its zone (2026-11-21T02:00:00Z), or how "
+        Option(
+            "Only what was deleted then or later: a time with its zone (2026-11-21T02:00:00Z), or how "
             "long ago (36h).",
+            metavar="TIME",
         ),
     ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Bring it back. Without it, only show what would come back.")
-    ] = False,
+    execute: Annotated[bool, Option("Bring it back. Without it, only show what would come back.")] = False,
 ) -> None:
     """Bring back what was deleted in an S3 bucket with versions or Object Lock, such as by ransomware.
 
@@ -400,3 +392,11 @@ def _leftovers(report: SweepReport) -> str:
     if not report.leftovers:
         return ""
     return f"{console.count(len(report.leftovers), 'file')}, {console.size(report.leftover_bytes)}"
+
+
+VERBS = {
+    "expire": (expire, EXPIRE_EXAMPLES),
+    "undelete": (undelete, "Example: streambank undelete b000041 -r /data/savepoints"),
+    "undelete-files": (undelete_files, UNDELETE_FILES_EXAMPLES),
+    "sweep": (sweep, "Example: streambank sweep -r /data/savepoints --dry-run"),
+}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from streambank.cli.options import (
     JobOption,
     Kafka,
@@ -20,6 +18,7 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.cli.verbs import verify
 from streambank.core.errors import InputError, IntegrityError, StreambankError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.kafka.retention import KafkaReplay
@@ -36,37 +35,28 @@ LIST_EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command("list", epilog=LIST_EXAMPLES)(list_savepoints)
-    app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
-    verify.register(app)
-    app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
-    app.command(epilog="Example: streambank unpin b000041 -r /data/savepoints")(unpin)
-
-
 def list_savepoints(
     repository: RepositoryOption,
     job: JobOption = None,
     expired: Annotated[
         bool,
-        typer.Option("--expired", help="Show the savepoints that undelete can bring back, and until when."),
+        Option("Show the savepoints that undelete can bring back, and until when."),
     ] = False,
-    grace: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --expired: the grace of your sweeps (24h).")
+    grace_s: Annotated[
+        float | None, Option("With --expired: the grace of your sweeps (24h).", metavar="TIME")
     ] = None,
     replay: Annotated[
         bool,
-        typer.Option("--replay", help="Ask Kafka how long the input after each savepoint is still there."),
+        Option("Ask Kafka how long the input after each savepoint is still there."),
     ] = False,
     kafka: Kafka = None,
     jobs: KafkaJobsFile = None,
 ) -> None:
     """List the savepoints of a repository, oldest first within each job."""
-    if grace is not None and not expired:
+    if grace_s is not None and not expired:
         raise InputError("--grace needs --expired.", code="usage", hint="See `streambank list --help`.")
     if expired:
-        _list_expired(open_repository(repository), job, grace)
+        _list_expired(open_repository(repository), job, grace_s)
         return
     opened = open_repository(repository)
     summaries = list(opened.manifests(job))
@@ -82,12 +72,11 @@ def list_savepoints(
     console.answer(found, lambda: _show_list(summaries, told))
 
 
-def _list_expired(opened: Repository, job: str | None, grace: str | None) -> None:
-    from streambank.core.units import parse_duration_s
+def _list_expired(opened: Repository, job: str | None, grace_s: float | None) -> None:
     from streambank.retention.expired import expired_summaries
     from streambank.retention.sweep import DEFAULT_GRACE_S
 
-    grace_s = DEFAULT_GRACE_S if grace is None else parse_duration_s(grace)
+    grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
     found = [summary.to_dict() for summary in expired_summaries(opened.store, grace_s, job)]
     console.answer(found, lambda: _show_expired(found))
 
@@ -162,9 +151,7 @@ def show(
     job: JobOption = None,
     replay: Annotated[
         bool,
-        typer.Option(
-            "--replay/--no-replay", help="Ask Kafka how long the input after it is still there (3 s at most)."
-        ),
+        Option("Ask Kafka how long the input after it is still there (3 s at most)."),
     ] = True,
     kafka: Kafka = None,
     jobs: KafkaJobsFile = None,
@@ -264,7 +251,7 @@ def pin(
     savepoint: SavepointName,
     repository: RepositoryOption,
     job: JobOption = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    note: Annotated[str, Option("Why.", metavar="TEXT")] = "",
 ) -> None:
     """Exempt a savepoint from retention until it is unpinned."""
     _set_pin(repository, savepoint, job, note, pinned=True)
@@ -274,7 +261,7 @@ def unpin(
     savepoint: SavepointName,
     repository: RepositoryOption,
     job: JobOption = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    note: Annotated[str, Option("Why.", metavar="TEXT")] = "",
 ) -> None:
     """Let retention decide about a savepoint again."""
     _set_pin(repository, savepoint, job, note, pinned=False)
@@ -356,3 +343,12 @@ def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
     """How a jobs file says that a job's Kafka is reached; None where there is no file, or no such job."""
     found = declared_job(job, jobs)
     return None if found is None else found.kafka
+
+
+VERBS: dict[str, tuple[Any, str]] = {
+    "list": (list_savepoints, LIST_EXAMPLES),
+    "show": (show, "Example: streambank show b000041 -r /data/savepoints"),
+    **verify.VERBS,
+    "pin": (pin, 'Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"'),
+    "unpin": (unpin, "Example: streambank unpin b000041 -r /data/savepoints"),
+}

@@ -10,20 +10,16 @@ import typer
 from streambank.cli.options import JobOption, RepositoryOption, Unsigned, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog="Example: streambank sign --all -r /data/savepoints")(sign)
-    app.command(epilog="Example: streambank key /etc/streambank/signing-keys")(key)
+from streambank.core.options import Option
 
 
 def sign(
     repository: RepositoryOption,
     savepoint: Annotated[
-        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
+        str | None,
+        Option("A savepoint's id, or its unique beginning.", metavar="[SAVEPOINT]", positional=True),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Sign every savepoint (of the job).")] = False,
+    everything: Annotated[bool, Option("Sign every savepoint (of the job).", flag="--all")] = False,
     unsigned: Unsigned = False,
     job: JobOption = None,
 ) -> None:
@@ -57,7 +53,7 @@ def sign(
 
 
 def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; it must not be there.")],
+    file: Annotated[Path, Option("The file to make; it must not be there.", metavar="FILE", positional=True)],
 ) -> None:
     """Make a file with a new signing key, which only you may read."""
     from streambank.core.signing import VARIABLE, new_key
@@ -70,3 +66,9 @@ def key(
         console.line("or restored. Keep a copy elsewhere: without it no signed savepoint can be restored.")
 
     console.answer(document, text)
+
+
+VERBS = {
+    "sign": (sign, "Example: streambank sign --all -r /data/savepoints"),
+    "key": (key, "Example: streambank key /etc/streambank/signing-keys"),
+}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.recovery.sinks.of_job import SinksOfQuery
@@ -21,19 +20,14 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(sinks)
-
-
 def sinks(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="A job that the jobs file declares, or job/query.")
+        str, Option("A job that the jobs file declares, or job/query.", metavar="JOB", positional=True)
     ],
     jobs: JobsFile,
     savepoint: Annotated[
         str | None,
-        typer.Option(metavar="SAVEPOINT", help="Compare with this one instead of the newest of each query."),
+        Option("Compare with this one instead of the newest of each query.", metavar="SAVEPOINT"),
     ] = None,
 ) -> None:
     """Show each sink of a job: how far it is against a savepoint, and what a restore would lose or repeat."""
@@ -74,3 +68,6 @@ def _show_sink(sink: Mapping[str, Any]) -> None:
     console.line(f"  {sink['kind']} {sink['path']} ({guarded})")
     if "safe" in sink:
         console.line(f"    {sink['says'] or 'It has nothing after the savepoint.'}")
+
+
+VERBS = {"sinks": (sinks, EXAMPLES)}

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli.options import (
-    Debug,
-    Json,
     OptionalJobsFile,
     RepositoryOfPlace,
     open_repository,
@@ -16,6 +14,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.sla.skew.report import SkewReport
@@ -33,45 +32,36 @@ SHOWN = 20
 BAR_WIDTH = 30
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(skew)
-
-
 def skew(
     place: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CHECKPOINT|SAVEPOINT]",
-            help="A checkpoint directory, or a savepoint of -r or of the declared repository. Without it: "
+        Option(
+            "A checkpoint directory, or a savepoint of -r or of the declared repository. Without it: "
             "--job and --jobs.",
+            metavar="[CHECKPOINT|SAVEPOINT]",
+            positional=True,
         ),
     ] = None,
     repository: RepositoryOfPlace = None,
     job: Annotated[
         str | None,
-        typer.Option(
-            "--job",
-            metavar="NAME",
-            help="A declared job, or job/query: its current checkpoint, and its traffic by key if the job "
+        Option(
+            "A declared job, or job/query: its current checkpoint, and its traffic by key if the job "
             "declares hot_keys. Beside a savepoint: only savepoints of this one.",
+            metavar="NAME",
         ),
     ] = None,
     jobs: OptionalJobsFile = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Of a checkpoint: this batch instead of the newest."),
+        Option("Of a checkpoint: this batch instead of the newest.", metavar="N", least=0),
     ] = None,
     limit: Annotated[
         float,
-        typer.Option(
-            min=1.0,
-            metavar="X",
-            help="Uneven if the largest partition has more than this many times the mean.",
+        Option(
+            "Uneven if the largest partition has more than this many times the mean.", metavar="X", least=1
         ),
     ] = 3.0,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show how evenly state is spread over its partitions, without Spark: exit code 1 if it is uneven."""
     if place is None:
@@ -198,3 +188,6 @@ def _rows(part: dict[str, Any]) -> str:
     if part["snapshot_rows"] is not None:
         return f"{part['snapshot_rows']:,} at version {part['snapshot_version']}"
     return "?"
+
+
+VERBS = {"skew": (skew, EXAMPLES)}

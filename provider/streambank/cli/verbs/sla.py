@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, Json, OptionalJobsFile
+from streambank.cli.options import OptionalJobsFile
 from streambank.cli.output import console
+from streambank.cli.output.console import MODE
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -33,61 +35,55 @@ WARN_AFTER_S = 86_400.0
 """From which age on the newest savepoint of a checkpoint warns that nobody has declared."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(sla)
+@dataclass(kw_only=True)
+class SlaRequest:
+    """What is judged, and where its page is written."""
 
-
-def sla(
     place: Annotated[
         str,
-        typer.Argument(
+        Option(
+            "A job that the jobs file declares, or job/query; else a checkpoint directory.",
             metavar="JOB|CHECKPOINT",
-            help="A job that the jobs file declares, or job/query; else a checkpoint directory.",
+            positional=True,
         ),
-    ],
+    ]
     history: Annotated[
         str | None,
-        typer.Option(
+        Option(
+            "Progress records to judge by: <control>/<job>/progress/<query>, or a file of it.",
             metavar="LOCATION",
-            help="Progress records to judge by: <control>/<job>/progress/<query>, or a file of it.",
         ),
-    ] = None,
-    jobs: OptionalJobsFile = None,
+    ] = None
+    jobs: OptionalJobsFile = None
     repository: Annotated[
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.
-        typer.Option(
-            "--repository",
-            "-r",
-            metavar="LOCATION",
-            help="With a CHECKPOINT: the repository of its savepoints.",
+        Option(
+            "With a CHECKPOINT: the repository of its savepoints.", flag="--repository -r", metavar="LOCATION"
         ),
-    ] = None,
+    ] = None
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help="Of a checkpoint: the job name of its savepoints there."),
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Judge again and again, until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option(metavar="DURATION", help="How often with --watch.")] = "10s",
+        Option("Of a checkpoint: the job name of its savepoints there.", metavar="NAME"),
+    ] = None
     html: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Also write verdicts and plots as one page, for a browser."),
-    ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
+        Option("Also write verdicts and plots as one page, for a browser.", metavar="FILE"),
+    ] = None
+
+
+def sla(
+    asked: SlaRequest,
+    watch: Annotated[bool, Option("Judge again and again, until Ctrl-C.")] = False,
+    every_s: Annotated[float, Option("How often with --watch.")] = 10.0,
 ) -> None:
     """Show how well a stream keeps its promises, and for how long it will: exit code 1 for a breach."""
-    from streambank.core.units import parse_duration_s
-
-    if as_json and watch:
+    if MODE.json and watch:
         raise InputError(
             "--watch cannot be combined with --json, which gives one document.",
             code="usage",
             hint="Leave one of them out. --html works with both.",
         )
-    asked = SlaRequest(place, history, jobs, repository, job, html)
-    every_s = parse_duration_s(every)
     if not watch:
         if _judge(asked).level == "breach":
             raise typer.Exit(1)
@@ -95,18 +91,6 @@ def sla(
     while True:
         _judge(asked, clear=console.is_terminal())
         time.sleep(every_s)
-
-
-@dataclass(frozen=True, slots=True)
-class SlaRequest:
-    """What is judged, and where its page is written."""
-
-    place: str
-    history: str | None
-    jobs: str | None
-    repository: str | None
-    job: str | None
-    html: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +228,6 @@ def _declared(asked: SlaRequest) -> tuple[Job | None, str | None]:
             hint=f"Name a job of the jobs file, or the query's checkpointLocation. {listed}",
         )
     return None, None
+
+
+VERBS = {"sla": (sla, EXAMPLES)}

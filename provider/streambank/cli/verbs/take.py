@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from streambank.cli.options import (
     Checkpoint,
     KafkaJobsFile,
@@ -23,6 +21,7 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.core.choices import CLOSURE_KINDS
 from streambank.core.errors import check_choice
+from streambank.core.options import Option
 from streambank.core.verb_options import ImportOptions, TakeOptions
 
 if TYPE_CHECKING:
@@ -51,15 +50,7 @@ IMPORT_EXAMPLES = """Examples:
 
   streambank import s3://backup/orders -r s3://lake/savepoints --job orders --jobs streaming_jobs.toml
 """
-OfJob = Annotated[
-    str, typer.Option("--job", metavar="NAME", help="The job of the savepoint: job, or job/query.")
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command(epilog=EXAMPLES)(take)
-    app.command("import", epilog=IMPORT_EXAMPLES)(import_copy)
+OfJob = Annotated[str, Option("The job of the savepoint: job, or job/query.", flag="--job", metavar="NAME")]
 
 
 def take(
@@ -70,13 +61,13 @@ def take(
     work: WorkOptions,
     locked: LockOptions,
     kafka_sink: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
+        str | None, Option("The topic of a Kafka sink of the query.", metavar="TOPIC")
     ] = None,
     jobs: KafkaJobsFile = None,
     note: Note = "",
     gentle: Annotated[
         bool,
-        typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
+        Option("Give way to other work on this machine, such as the query."),
     ] = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
@@ -140,7 +131,7 @@ def take(
 
 def import_copy(
     copy: Annotated[
-        str, typer.Argument(metavar="COPY", help="A copy of the checkpoint: a directory, or its URI.")
+        str, Option("A copy of the checkpoint: a directory, or its URI.", metavar="COPY", positional=True)
     ],
     options: ImportOptions,
     repository: RepositoryOption,
@@ -229,3 +220,9 @@ def show_taken(result: TakeResult) -> None:
             console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
     for warning in result.warnings:
         console.line(f"warning: {warning}")
+
+
+VERBS = {
+    "take": (take, EXAMPLES),
+    "import": (import_copy, IMPORT_EXAMPLES),
+}

@@ -22,6 +22,7 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.core.choices import DeepLevel, VerifyLevel
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -44,41 +45,36 @@ VERIFY_EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=VERIFY_EXAMPLES)(verify)
-
-
 def verify(
     repository: RepositoryOption,
     machines: WorkOptions,
     savepoint: Annotated[
-        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
+        str | None,
+        Option("A savepoint's id, or its unique beginning.", metavar="[SAVEPOINT]", positional=True),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Verify every savepoint (of the job).")] = False,
+    everything: Annotated[bool, Option("Verify every savepoint (of the job).", flag="--all")] = False,
     level: Annotated[
         DeepLevel,
-        typer.Option(
-            help="quick: everything is there and has its size; full: every byte is hashed; "
+        Option(
+            "quick: everything is there and has its size; full: every byte is hashed; "
             "deep: that, and Spark opens all state and counts its rows."
         ),
     ] = "quick",
     job: JobOption = None,
     sample: Annotated[
         str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="With --all: hash only this share, such as 10%. Each run continues where the last one "
+        Option(
+            "With --all: hash only this share, such as 10%. Each run continues where the last one "
             "ended, so that 10 runs cover everything.",
+            metavar="SHARE",
         ),
     ] = None,
     jobs: SparkJobsFile = None,
     work: Annotated[
         str | None,
-        typer.Option(
-            "--work",
+        Option(
+            "With --level deep: staging directory for state; on a cluster, all machines must see it.",
             metavar="LOCATION",
-            help="With --level deep: staging directory for state; on a cluster, all machines must see it.",
         ),
     ] = None,
 ) -> None:
@@ -239,3 +235,6 @@ def show_reports(reports: Sequence[VerifyReport]) -> None:
         )
         console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {extent})")
         console.findings([finding.to_dict() for finding in report.findings])
+
+
+VERBS = {"verify": (verify, VERIFY_EXAMPLES)}

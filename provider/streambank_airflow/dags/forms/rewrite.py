@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from streambank.core.state_options import ExpireKeysOptions, PartOptions
+from streambank.core.units import parse_duration_s
 from streambank_airflow.dags.forms.fields import (
     END,
     PLACE,
     choice,
+    form_of,
     optional,
     query_form,
     start_and_note,
@@ -20,12 +23,6 @@ from streambank_airflow.markdown import code
 if TYPE_CHECKING:
     from streambank.declaration.state import BootstrapPolicy, CompactPolicy, TransformPolicy
 
-COMPACT_FIELDS = ("where", "idle_for", "idle_since", "operator", "part", "max_rows")
-"""The fields of `<job>.compact` that say what goes."""
-TRANSFORM_FIELDS = ("sets", "where", "delete_where", "operator", "part", "rehearse")
-"""The fields of `<job>.transform` that say what changes."""
-BOOTSTRAP_FIELDS = ("table", "existing", "keys", "values", "sql", "operator", "part", "rehearse")
-"""The fields of `<job>.bootstrap` that say what is made, and `sql`, which the form does not have."""
 EXISTING_CHOICES = {
     "refuse": "refuse - make no state if there are rows",
     "replace": "replace - all of them go",
@@ -37,43 +34,19 @@ EXISTING_CHOICES = {
 def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, Param]:
     """The form of `<job>.compact`."""
     where = _where(declared)
-    return {
-        **_query(queries, declared.query),
-        **where,
-        "idle_for": optional(
-            declared.idle_for,
-            "Remove keys idle for",
-            "Remove keys unchanged since the newest savepoint that is at least this old, for example `30d`."
-            + (" One of this field and the one above is needed." if where else ""),
-        ),
-        "dry_run": Param(
-            declared.where is None and declared.idle_for is None,
-            type="boolean",
-            title="Only show what would be removed",
-            description_md="Uses the newest savepoint; nothing is stopped. Switch it off to remove it, after "
-            "an approval. It is off where the job declares what to remove.",
-        ),
-        **start_and_note(),
-        "idle_since": optional(
-            None, "Remove keys idle since", "A savepoint instead of a time.", section="More"
-        ),
-        "operator": optional(
-            declared.operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
-        ),
-        "part": optional(
-            declared.part,
-            "Part",
-            "Test only these rows: left or right of a join, or a state variable.",
-            section="More",
-        ),
-        "max_rows": optional(
-            declared.max_rows,
-            "Maximum rows",
-            "Remove at most this many rows of each operator in this run.",
-            kind="integer",
-            section="More",
-        ),
-    }
+    names = ("idle_for_s", "operator", "part", "max_rows")
+    idle_for_s = None if declared.idle_for is None else parse_duration_s(declared.idle_for)
+    values = dict(zip(names, (idle_for_s, declared.operator, declared.part, declared.max_rows), strict=True))
+    needed = {"idle_for_s": "One of this field and the one above is needed."} if where else {}
+    dry_run = Param(
+        declared.where is None and declared.idle_for is None,
+        type="boolean",
+        title="Only show what would be removed",
+        description_md="Uses the newest savepoint; nothing is stopped. Switch it off to remove it, after "
+        "an approval. It is off where the job declares what to remove.",
+    )
+    rules = form_of(ExpireKeysOptions, values, needed, asks_why=False, dry_run=dry_run)
+    return {**_query(queries, declared.query), **where, **rules, **start_and_note()}
 
 
 def _where(declared: CompactPolicy) -> dict[str, Param]:
@@ -156,7 +129,7 @@ def transform_form(queries: Sequence[str], declared: TransformPolicy) -> dict[st
         ),
         **_rehearse(declared.rehearse),
         **start_and_note(),
-        **(_operator_and_part(declared.operator, declared.part) if any_of else {}),
+        **(_part_of(declared) if any_of else {}),
     }
 
 
@@ -205,7 +178,7 @@ def bootstrap_form(queries: Sequence[str], declared: BootstrapPolicy) -> dict[st
                     f"One `COLUMN = EXPRESSION` per line, likewise. A column {column}",
                     section="More",
                 ),
-                **_operator_and_part(declared.operator, declared.part),
+                **_part_of(declared),
             }
             if any_of
             else {}
@@ -244,10 +217,6 @@ def _rehearse(declared: bool) -> dict[str, Param]:
     }
 
 
-def _operator_and_part(operator: int | None, part: str | None) -> dict[str, Param]:
-    return {
-        "operator": optional(
-            operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
-        ),
-        "part": optional(part, "Part", "Only this part of it: a state variable.", section="More"),
-    }
+def _part_of(declared: TransformPolicy | BootstrapPolicy) -> dict[str, Param]:
+    of = {"operator": declared.operator, "part": declared.part}
+    return form_of(PartOptions, of, asks_why=False)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
-from streambank.core.errors import InputError, StreambankError
-from streambank.core.options import Template, as_bool, as_data, as_texts
+from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.options import Template, as_bool, as_data
+from streambank.core.verb_options import RestoreOptions
 from streambank.recovery.approval import (
     Choice,
     check_savepoints,
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.recovery.together import TogetherPlan
-    from streambank_airflow.hooks.recovery import RestoreOptions
+    from streambank_airflow.hooks.recovery import JobRestore
 
 
 RESTORED_BEFORE = "An earlier try of this task has restored it already: nothing is done now."
 
 
-class RestoreSavepointOperator(OnSavepoint, SparkWork):
+class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     Another try of the task gives what an earlier one has restored, and changes nothing. One that a person
@@ -65,24 +66,9 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         savepoint: Its id, the beginning of one, its name, `latest`, a batch (`batch:41`), a time (`03:00`:
             the newest from then or before, in the zone of the job), or `latest-good`: the newest that
             verifies.
-        repository: Where the savepoint comes from: the job's repository (None, too), a replica of it, or
-            `nearest`: whichever of these is cheapest to read and has the savepoint undamaged. The job goes on
-            with its own repository.
-        into: An empty directory; None makes the job's next generation and switches to it.
-        sink: `refuse` where rows would be lost or repeated, also in a sink that is not guarded; `rollback` to
-            set later output aside, `accept` to leave it.
-        sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
-            `SINK=CHOICE`.
-        source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked, or a
-            source cannot be repeated; `accept` to go on without it.
-        kafka: Kafka's servers (`host:port,...`), where they are not those that the savepoint or the job's
-            declaration names.
-        new_sinks: New output directories in which the restored query goes on instead of file sinks of the
-            savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
-            from its next start on.
-        file_sinks: Output directories of file sinks that the savepoint does not name, so that they are
-            compared and can be rolled back. For all queries of a job: a list of `QUERY=DIR`.
-        link: Share bytes with the repository instead of copying them.
+        sink_of: A mapping, or a list of `SINK=CHOICE`, by the paths that a plan shows.
+        new_sinks: A mapping from old to new, or a list of `OLD=NEW`. The application has to write there from
+            its next start on.
         plan_only: The result says what would be done, and XCom `plan_markdown` shows it to
             people.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
@@ -111,17 +97,9 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
 
     operation = "restore"
 
-    savepoint: str | Mapping[str, str] | Template = "latest-good"
-    repository: str | Template | None = None
-    into: str | Template | None = None
-    sink: SinkChoice | Template = "refuse"
-    sink_of: Mapping[str, str] | Sequence[str] | str | Template | None = None
-    source: SourceChoice | Template = "refuse"
-    kafka: str | Template | None = None
-    mode: RestoreMode | Template = "no-claim"
-    new_sinks: Mapping[str, str] | Sequence[str] | str | Template | None = None
-    file_sinks: Sequence[str] | str | Template | None = None
-    link: bool | Template = False
+    savepoint: Any | Template = "latest-good"  # of all queries the id of each, by its name
+    sink_of: Any | Template | None = None
+    new_sinks: Any | Template | None = None
     plan_only: bool | Template = False
     unmoved: bool | Template = False
     only_if: bool | Template = True
@@ -187,7 +165,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         approved = chosen_of(as_data(self.approved))
         if approved is not None:
             self._check_still_so(approved)
-            self.sink, self.source = approved.sink, approved.source
+            self.sink = check_choice(approved.sink, "sink", SINK_CHOICES)
+            self.source = check_choice(approved.source, "source", SOURCE_CHOICES)
             self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
         return self.hook.recovery.restore(self.job, self._options(), note=self.why, by=by)
 
@@ -233,23 +212,20 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     def _may_stop(self) -> bool:
         return bool(self.if_running == "stop")
 
-    def _options(self) -> RestoreOptions:
-        from streambank_airflow.hooks.recovery import RestoreOptions
+    def _options(self) -> JobRestore:
+        from streambank_airflow.hooks.recovery import JobRestore
 
         savepoint, skipped = as_data(self.savepoint), as_data(self.skipped)
-        return RestoreOptions(
-            dict(savepoint) if self.all_queries and isinstance(savepoint, Mapping) else str(self.savepoint),
+        options = self.values_of(RestoreOptions) | {
+            "savepoint": dict(savepoint)
+            if self.all_queries and isinstance(savepoint, Mapping)
+            else str(self.savepoint),
+            "sink_of": sink_choices(self.sink_of),
+            "new_sinks": new_sink_choices(self.new_sinks),
+        }
+        return JobRestore(
+            **options,
             all_queries=self.all_queries,
-            repository=self.repository,
-            into=self.into,
-            sink=self.sink,
-            sink_of=sink_choices(self.sink_of),
-            source=self.source,
-            kafka=self.kafka,
-            mode=self.mode,
-            new_sinks=new_sink_choices(self.new_sinks),
-            file_sinks=as_texts(self.file_sinks),
-            link=self.link,
             unmoved=self.unmoved,
             executor=self.machines,
             skipped=skipped if isinstance(skipped, (list, tuple, Mapping)) else (),

@@ -68,7 +68,6 @@ class StateOperator(OnSavepoint):
         spark_conn_id: A connection of the Spark provider.
         spark_conf: Spark properties, beside those that are declared.
         spark_properties: A file of Spark properties on the worker, for what is secret.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
     """
 
     alert_kinds: ClassVar[tuple[str, ...]] = ("compaction-failed",)

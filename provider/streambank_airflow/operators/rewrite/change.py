@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import QueryRef
-from streambank.core.options import Option, Template, as_texts
+from streambank.core.options import Template, as_texts
+from streambank.core.state_options import (
+    BootstrapOptions,
+    PartOptions,
+    RehearseOptions,
+    SampleOptions,
+    TransformOptions,
+)
 from streambank.core.units import say_count
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
 from streambank_airflow.failures import airflow_failures
@@ -24,28 +31,17 @@ REFUSE = "refuse"
 """In a form: make no state where there are rows."""
 
 
-class ChangeStateOperator(EndsWhenKilled, StateOperator):
+class ChangeStateOperator(EndsWhenKilled, StateOperator, PartOptions, SampleOptions, RehearseOptions):
     """An operator that gives state other values, or makes it.
 
     Args:
-        operator: Of this stateful operator; may be left out where there is one.
-        samples: How many rows the log shows of each part, and a plan.
-        rehearse: Run the job's own application on a copy of the new savepoint, as a drill does. If that
-            fails, the task fails for good; one that could not run the application is refused first. A plan
-            makes no savepoint, so it rehearses nothing.
-        batches: With `rehearse`: how many batches of the live query it executes; None for the number that
-            the job declares for drills.
+        rehearse: If the rehearsal fails, the task fails for good; one that could not run the application is
+            refused first. A plan makes no savepoint, so it rehearses nothing.
         from_form: What is said comes from a form: only expressions that the job's table `transform` or
             `bootstrap` declares are taken, unless it says `expressions = "any"`; and what Spark says of
             other ones is not repeated.
-        kwargs: Those of `StateOperator`, and as for every operator.
     """
 
-    operator: int | Template | None = None
-    part: str | Template | None = None
-    samples: int | Template = 10
-    rehearse: bool | Template = False
-    batches: Annotated[int | Template | None, Option("How much a rehearsal executes.", least=0)] = None
     from_form: bool = False
 
     @measured
@@ -115,15 +111,9 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
             hint=hint_for(report.code or "", report.hint, self.job.partition("/")[0]),
         )
 
-    def _shared(self) -> dict[str, Any]:
-        return {"samples": self.samples or 0}
-
     @property
     def _query(self) -> str | None:
         return QueryRef.parse(self.job).query
-
-    def _of(self) -> dict[str, Any]:
-        return {"operator": self.operator, "part": self.part}
 
     def found(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
         rehearsal = "The job's own application runs on a copy of the new savepoint, while the job is stopped."
@@ -145,15 +135,8 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
             )
 
 
-class TransformStateOperator(ChangeStateOperator):
+class TransformStateOperator(ChangeStateOperator, TransformOptions):
     """Makes a savepoint in which columns of state have other values, or keys are deleted.
-
-    Args:
-        sets: What columns of each row get: `value.total = value.total * 100`, over the row as it was;
-            `0/left: ...` limits it to a part. One, or a list.
-        where: Only rows for which this SQL expression over key and value is true get it.
-        delete_where: Keys are deleted for all of whose rows this is true.
-        kwargs: Those of `ChangeStateOperator`, and as for every operator.
 
     Returns:
         As `CompactStateOperator`: `keys` and `rows` are those that are deleted. And `changed` (rows that get
@@ -171,24 +154,15 @@ class TransformStateOperator(ChangeStateOperator):
         "part": "Part",
     }
 
-    sets: Sequence[str] | str | Template | None = None
-    where: str | Template | None = None
-    delete_where: str | Template | None = None
-
     def request(self) -> dict[str, Any]:
-        given = {
-            "sets": _lines(self.sets),
-            "where": self.where,
-            "delete_where": self.delete_where,
-            **self._of(),
-        }
+        given = self.values_of(TransformOptions) | {"sets": _lines(self.sets)} | self.values_of(PartOptions)
         typed = False
         if self.from_form:
             given, typed = transform_choice(self.hook.declared.job(self.job), given, self._query)
         return {
             "operation": self.operation,
             **given,
-            **self._shared(),
+            "samples": self.samples,
             **({"from_form": True} if typed else {}),
         }
 
@@ -230,24 +204,17 @@ class TransformStateOperator(ChangeStateOperator):
         return {**super().result(report), "changed": _changed(report)}
 
 
-class BootstrapStateOperator(ChangeStateOperator):
+class BootstrapStateOperator(ChangeStateOperator, BootstrapOptions):
     """Makes a savepoint whose state has the rows of a table.
 
     Args:
         table: Where the table is, as Spark reads it; in a form None for the first one that is declared.
-        table_format: `parquet`, `json`, `csv`, `orc`, `avro` or `delta`; None for the one that is declared,
-            or by the table's name.
-        sql: A SELECT over the table, which is called `source` there; true for the one that the job's table
-            `bootstrap` declares, None for the table as it is. Another one is taken only if that table
-            says `expressions = "any"`, and never from a form.
-        keys: Fields of the key, each `FIELD = EXPRESSION`; a field that is not named is the column of its
-            name. One, or a list.
-        values: Columns of the value, likewise.
-        existing: What becomes of rows that are there: `replace` (all go), `keep` (they win), `overwrite` (the
-            table wins); None or `refuse`: then no state is made.
+        table_format: None for the one that is declared, or by the table's name.
+        sql: True for the one that the job's table `bootstrap` declares. Another one is taken only if that
+            table says `expressions = "any"`, and never from a form.
+        existing: `refuse`, too, or None: then no state is made.
         planned_table: `table_digest` of what a plan returned: if the table gives other rows now, that is
             refused. None where there was no plan.
-        kwargs: Those of `ChangeStateOperator`, and as for every operator.
 
     Returns:
         `job`, `operation`, `dry_run`, `of` (the first savepoint), `batch`, `savepoint` (the new one; None of
@@ -268,11 +235,7 @@ class BootstrapStateOperator(ChangeStateOperator):
     }
 
     table: str | Template | None = None
-    table_format: str | Template | None = None
-    sql: str | bool | Template | None = None
-    keys: Sequence[str] | str | Template | None = None
-    values: Sequence[str] | str | Template | None = None
-    existing: str | Template | None = None
+    sql: Any | Template | None = None
     planned_table: str | Template | None = None
 
     def expected(self) -> dict[str, Any]:
@@ -286,7 +249,7 @@ class BootstrapStateOperator(ChangeStateOperator):
             "table": self.table,
             "keys": _lines(self.keys),
             "values": _lines(self.values),
-            **self._of(),
+            **self.values_of(PartOptions),
         }
         typed = False
         if self.from_form:
@@ -304,7 +267,7 @@ class BootstrapStateOperator(ChangeStateOperator):
             "format": self.table_format or (declared.format if declared is not None else None),
             "query": check_sql(job, self.sql, from_form=self.from_form),
             "existing": None if existing == REFUSE else existing,
-            **self._shared(),
+            "samples": self.samples,
             **({"from_form": True} if typed else {}),
         }
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from streambank.core.options import Template
+from streambank.core.state_options import MigrateOptions
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
 class RescaleStateOperator(StateOperator):
     """Makes a savepoint with the same state in another number of partitions.
-
-    Args:
-        partitions: How many state partitions there are to be.
-        kwargs: Those of `StateOperator`, and as for every operator.
 
     Returns:
         As `CompactStateOperator`; no key and no row goes.
@@ -31,13 +28,8 @@ class RescaleStateOperator(StateOperator):
         return f"Spread the state of {self.job} over {self.partitions} partitions?"
 
 
-class MigrateStateOperator(StateOperator):
+class MigrateStateOperator(StateOperator, MigrateOptions):
     """Makes a savepoint with HDFS-backed state as RocksDB, in another number of partitions if wanted.
-
-    Args:
-        provider: What is to keep the state: `rocksdb`.
-        partitions: How many state partitions there are to be; None for as many as there are.
-        kwargs: Those of `StateOperator`, and as for every operator.
 
     Returns:
         As `CompactStateOperator`; no key and no row goes.
@@ -45,15 +37,8 @@ class MigrateStateOperator(StateOperator):
 
     operation = "migrate"
 
-    provider: str | Template = "rocksdb"
-    partitions: int | Template | None = None
-
     def request(self) -> dict[str, Any]:
-        return {
-            "operation": self.operation,
-            "provider": self.provider,
-            "partitions": self.partitions,
-        }
+        return {"operation": self.operation, **self.values_of(MigrateOptions)}
 
     def question(self, report: Mapping[str, Any]) -> str | None:
         return f"Write the state of {self.job} as {self.provider}?"

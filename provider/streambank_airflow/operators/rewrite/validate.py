@@ -10,10 +10,11 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from streambank.core.options import Template, as_texts
+from streambank.core.state_options import PartOptions, RepairOptions, SampleOptions
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
-class ValidateStateOperator(StateOperator):
+class ValidateStateOperator(StateOperator, RepairOptions, PartOptions, SampleOptions):
     """Judges every row of a savepoint's state by rules; with repairs, makes one with these rows repaired.
 
     The task fails where rows stay broken.
@@ -21,14 +22,8 @@ class ValidateStateOperator(StateOperator):
     Args:
         rules: SQL expressions that must be true of every row; `0: value.count >= 0` is for operator 0,
             `0/left: ...` for a part of it.
-        repairs: What broken rows are set to: `value.count = greatest(value.count, 0)`, limited as rules are.
-            None to judge alone.
-        operator: Of this stateful operator, where a rule or a repair does not say.
-        part: Of this part, where it does not say.
-        samples: How many broken rows the log shows for each rule and part.
         fail_on_broken: Fail the task where rows break a rule and are not repaired; without it the result says
             so.
-        kwargs: Those of `StateOperator`, and as for every operator.
 
     Returns:
         `job`, `of` (the savepoint), `batch`, `ok` (no row of it breaks a rule), `dry_run`, `rules` (how many
@@ -41,21 +36,12 @@ class ValidateStateOperator(StateOperator):
     alert_kinds = ()
 
     rules: Sequence[str] | str | Template
-    repairs: Sequence[str] | str | Template = ()
-    operator: int | Template | None = None
-    part: str | Template | None = None
-    samples: int | Template = 10
     fail_on_broken: bool | Template = True
 
     def request(self) -> dict[str, Any]:
-        return {
-            "operation": self.operation,
-            "rules": as_texts(self.rules),
-            "repairs": as_texts(self.repairs),
-            "operator": self.operator,
-            "part": self.part,
-            "samples": self.samples or 0,
-        }
+        rules = {"rules": as_texts(self.rules), "repairs": list(self.repairs)}
+        of = self.values_of(PartOptions) | self.values_of(SampleOptions)
+        return {"operation": self.operation, **rules, **of}
 
     def tell(self, report: Mapping[str, Any]) -> None:
         """Log how rules are kept, and what was repaired."""

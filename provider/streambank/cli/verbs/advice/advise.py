@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streambank.advice.request import PlaceRequest, StateRequest
+from streambank.advice.request import AdviseRequest
 from streambank.cli.options import OptionalJobsFile
 from streambank.cli.output import console
 from streambank.cli.verbs.advice.options import JobNamed, job_asked, show_values
@@ -27,23 +27,11 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(advise)
-
-
 def advise(
     context: typer.Context,
-    state: StateRequest,
-    place: PlaceRequest,
+    request: AdviseRequest,
     job: JobNamed = None,
     jobs: OptionalJobsFile = None,
-    latency: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", rich_help_panel=StateRequest.PANEL, help="How long a batch may take."
-        ),
-    ] = None,
 ) -> None:
     """Choose a state store and its settings, each sentence with the measurement behind it."""
     from streambank.advice.measured import measurements
@@ -51,12 +39,11 @@ def advise(
     from streambank.advice.stores import StoreRequest
     from streambank.advice.stores import advise as choose
     from streambank.advice.values import Values
-    from streambank.core.units import parse_duration_s
 
     of = job_asked(context, job, jobs)
     now = None if of is None else of.now
     values = Values(None if of is None else of.declared)
-    rows, each = rows_of(state, values, now)
+    rows, each = rows_of(request, values, now)
     if rows is None:
         if of is not None:
             raise NotFoundError(
@@ -69,9 +56,9 @@ def advise(
             code="usage",
             hint="Give --keys or --state-size, or --job NAME; `streambank plan-memory` estimates it.",
         )
-    share = values.take(SHARE, state.update_share, None if now is None else now.update_share)
-    cluster = cluster_of(place, values, now, of_cores=True)
-    asked = StoreRequest(rows, each, share, None if latency is None else parse_duration_s(latency), cluster)
+    share = values.take(SHARE, request.update_share, None if now is None else now.update_share)
+    cluster = cluster_of(request, values, now, of_cores=True)
+    asked = StoreRequest(rows, each, share, request.latency_s, cluster)
     found = measurements()
     advice = choose(asked, found)
     document = {
@@ -159,3 +146,6 @@ def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> No
         for sentence in sentences:
             console.line()
             console.line(f"{kind}: {sentence}")
+
+
+VERBS = {"advise": (advise, EXAMPLES)}

@@ -11,6 +11,7 @@ import typer
 from streambank.cli.options import job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from streambank.advice.of_job import StateNow
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
 JobNamed = Annotated[
     str | None,
-    typer.Option("--job", metavar="NAME",
-                 help="Read what is not given from this declared job, or job/query: from its newest progress "
-                 "record, and from its Spark settings."),
+    Option("Read what is not given from this declared job, or job/query: from its newest progress "
+                 "record, and from its Spark settings.", metavar="NAME"),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import typer
 
 from streambank.advice.request import (
     LoadRequest,
-    PlaceRequest,
+    PlanMemoryRequest,
     RocksDBRequest,
     StateRequest,
     flags_given,
@@ -43,17 +43,9 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("plan-memory", epilog=EXAMPLES)(plan_memory)
-
-
 def plan_memory(
     context: typer.Context,
-    place: PlaceRequest,
-    state: StateRequest,
-    rocksdb: RocksDBRequest,
-    load: LoadRequest,
+    request: PlanMemoryRequest,
     job: JobNamed = None,
     jobs: OptionalJobsFile = None,
 ) -> None:
@@ -61,12 +53,12 @@ def plan_memory(
     from streambank.advice.memory import plan_queries
 
     asked, named = queries_asked(context, job, jobs), job is not None and "/" in job
-    _check(asked, state, rocksdb, load)
+    _check(asked, request)
     planned: dict[str, _Query] = {}
     each_query: Sequence[JobState | None] = asked or (None,)
     for one in each_query:
         name = "" if one is None or len(asked) < 2 else one.query
-        planned[name] = _query(one, place, state, rocksdb, load, named=named, alone=len(asked) < 2)
+        planned[name] = _query(one, request, named=named, alone=len(asked) < 2)
     first = planned[next(iter(planned))]
     found = plan_queries(first.settings, {name: (one.place, one.load) for name, one in planned.items()})
     document = _document(planned) | {
@@ -100,16 +92,7 @@ class _Query:
         }  # fmt: skip
 
 
-def _query(
-    asked: JobState | None,
-    place: PlaceRequest,
-    state: StateRequest,
-    rocksdb: RocksDBRequest,
-    load: LoadRequest,
-    *,
-    named: bool,
-    alone: bool,
-) -> _Query:
+def _query(asked: JobState | None, request: PlanMemoryRequest, *, named: bool, alone: bool) -> _Query:
     """What a query is calculated with.
 
     Args:
@@ -130,43 +113,41 @@ def _query(
 
     now = None if asked is None else asked.now
     values = Values(None if asked is None else asked.declared)
-    before = bool(flags_given(load))
-    rows, each = rows_of(state, values, now, estimated=before)
-    estimated = estimate(state.keys, each, load) if before else None
+    before = bool(flags_given(request, LoadRequest))
+    rows, each = rows_of(request, values, now, estimated=before)
+    estimated = estimate(request.keys, each, request) if before else None
     if estimated is not None:
         rows = estimated.rows
     if rows is None and alone:
         of_rows = {"--update-share", "--row-bytes", "--key-bytes"}
-        for option in flags_given(state, rocksdb).keys() & of_rows:
+        for option in flags_given(request, StateRequest, RocksDBRequest).keys() & of_rows:
             raise InputError(
                 f"{option} is of the state's rows, and how many it has is not known.",
                 code="usage",
                 hint=f"Give --keys or --state-size with it, or leave {option} out.",
             )
-    share = share_of(state.update_share, values, now if estimated is None else None)
+    share = share_of(request.update_share, values, now if estimated is None else None)
     if share is None and estimated is not None:
         share = estimated.update_share
-    cluster = cluster_of(place, values, now, stores=rocksdb.stores)
-    settings = settings_of(rocksdb, values)
-    kept = None if rows is None else StateLoad(rows, each, values.take(KEY_BYTES, rocksdb.key_bytes), share)
+    cluster = cluster_of(request, values, now, stores=request.stores)
+    settings = settings_of(request, values)
+    kept = None if rows is None else StateLoad(rows, each, values.take(KEY_BYTES, request.key_bytes), share)
     provider, warnings = (None, []) if asked is None else warnings_of_job(
-        asked.declared, len(asked.job.queries) if named else 1, asked.query, now, place.executors
+        asked.declared, len(asked.job.queries) if named else 1, asked.query, now, request.executors
     )  # fmt: skip
     return _Query(asked, cluster, settings, kept, estimated, values.found, provider, warnings)
 
 
-def _check(
-    asked: Sequence[JobState], state: StateRequest, rocksdb: RocksDBRequest, load: LoadRequest
-) -> None:
+def _check(asked: Sequence[JobState], request: PlanMemoryRequest) -> None:
     """Refuse what excludes each other, and what is of one query where all of a job are planned together.
 
     Raises:
         InputError: Something is (code `usage`).
     """
-    before = flags_given(load)
-    of_one = {**flags_given(state), **before}
-    if rocksdb.stores is not None:
-        of_one["--stores"] = rocksdb.stores
+    before = flags_given(request, LoadRequest)
+    of_one = {**flags_given(request, StateRequest), **before}
+    if request.stores is not None:
+        of_one["--stores"] = request.stores
     if of_one and len(asked) > 1:
         name, queries = asked[0].job.name, " and ".join(one.query for one in asked)
         option = next(iter(of_one))
@@ -175,7 +156,7 @@ def _check(
             code="usage",
             hint=f"Leave {option} out, or name one query: --job {name}/{asked[0].query}.",
         )
-    if before and state.state_size_bytes is not None:
+    if before and request.state_size_bytes is not None:
         raise InputError(
             f"--state-size is what {' and '.join(before)} would say.",
             code="usage",
@@ -296,3 +277,6 @@ def _state_text(query: _Query, absent: str) -> str:
     if state is None:
         return f"{absent}: only what the settings allow is known"
     return f"{state['rows']:,} rows of {state['row_bytes']:,} B: {console.size(state['bytes'])}"
+
+
+VERBS = {"plan-memory": (plan_memory, EXAMPLES)}

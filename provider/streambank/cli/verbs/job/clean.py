@@ -6,31 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobName, JobsFile, Json, Why
+from streambank.cli.options import JobName, JobsFile, Why
 from streambank.cli.output import console
+from streambank.core.options import Option
 from streambank.core.verb_options import CleanOptions
 
 if TYPE_CHECKING:
     from streambank.cleaning.clean import CleanReport
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    example = "Example: streambank job clean orders --keep 2 --keep-for 7d --execute"
-    app.command(epilog=example)(clean)
-
-
 def clean(
     name: JobName,
     jobs: JobsFile,
     options: CleanOptions,
-    query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Remove them. Without it, only show what would go.")
-    ] = False,
+    query: Annotated[str | None, Option("Only this query of the job.", metavar="QUERY")] = None,
+    execute: Annotated[bool, Option("Remove them. Without it, only show what would go.")] = False,
     why: Why = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """List what work on a job has left, such as earlier generations, and remove what nothing needs.
 
@@ -92,3 +83,6 @@ def _show_cleaned(report: CleanReport) -> None:
         console.line(f"{found} would be removed. Nothing was changed: --execute removes them.")
     else:
         console.line(f"removed: {found}")
+
+
+VERBS = {"clean": (clean, "Example: streambank job clean orders --keep 2 --keep-for 7d --execute")}

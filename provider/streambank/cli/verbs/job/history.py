@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from streambank.cli.options import Debug, JobName, JobsFile, Json, job_named
+from streambank.cli.options import JobName, JobsFile, job_named
 from streambank.cli.output import console
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog="Example: streambank job history orders --last 100")(history)
+from streambank.core.options import Option
 
 
 def history(
     name: JobName,
     jobs: JobsFile,
-    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many entries at most.")] = 30,
-    as_json: Json = False,
-    debug: Debug = False,
+    last: Annotated[int, Option("How many entries at most.", metavar="N", least=1)] = 30,
 ) -> None:
     """Show what happened to a job, oldest first: starts, stops, failures, savepoints, restores."""
     from streambank.job.history import job_history
@@ -62,3 +54,6 @@ def _fact(name: str, value: Any) -> str:
     if name == "bytes":
         return str(console.size(value))
     return f"{name.replace('_', ' ')} {value}"
+
+
+VERBS = {"history": (history, "Example: streambank job history orders --last 100")}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobName, JobsFile, Json, job_named
+from streambank.cli.options import JobName, JobsFile, job_named
 from streambank.cli.output import console
+from streambank.core.options import Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,28 +26,21 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(overview)
-
-
 def overview(
     name: JobName,
     jobs: JobsFile,
     part: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Show only this part, once or more: status, repository, savepoints, verdicts, charts, "
+        tuple[str, ...],
+        Option(
+            "Show only this part: status, repository, savepoints, verdicts, charts, "
             "events, recoveries, log, findings.",
+            metavar="NAME",
         ),
-    ] = None,
+    ] = (),
     html: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Also write the page as one file, for a browser without Airflow."),
+        Option("Also write the page as one file, for a browser without Airflow.", metavar="FILE"),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Show a job as its page in Airflow does: one line, and how large and how old each part is.
 
@@ -125,3 +119,6 @@ def _size(part: Mapping[str, Any]) -> str:
 
 def _error(part: Mapping[str, Any]) -> str | None:
     return str(part["error"]["message"]) if part["error"] else None
+
+
+VERBS = {"overview": (overview, EXAMPLES)}

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from streambank.cli.options import (
-    Debug,
-    DryRun,
-    FileSinkOf,
-    JobName,
-    JobsFile,
-    Json,
-    Kafka,
-    Machines,
-    Sink,
-    SinkOf,
-    Source,
-    Why,
-    job_named,
-)
+from streambank.cli.options import DryRun, JobName, JobsFile, Machines, Why, job_named
 from streambank.cli.output import console
+from streambank.core.options import Option
+from streambank.core.verb_options import RestoreJobOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -43,57 +29,28 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(restore)
-
-
 def restore(
     name: JobName,
     jobs: JobsFile,
+    options: RestoreJobOptions,
     machines: Machines,
-    savepoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="[REFERENCE]",
-            help="Which savepoint of each query. latest-good, the default, is the newest moment that "
-            "verified savepoints of all queries reach.",
-        ),
-    ] = "latest-good",
-    source_of: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="LOCATION|nearest",
-            help="Where the savepoints come from, if not from the repository: a replica, or nearest: the "
-            "repository or replica that is cheapest to read, and has those of all queries undamaged.",
-        ),
-    ] = None,
     readers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
+        tuple[str, ...],
+        Option(
+            "Restore this job first, which reads what the job writes, to its newest savepoints from before.",
+            flag="--with",
             metavar="JOB",
-            help="Restore this job first, which reads what the job writes, to its newest savepoints from "
-            "before; may be repeated.",
         ),
-    ] = None,
-    sink: Sink = "refuse",
-    sink_of: SinkOf = None,
-    source: Source = "refuse",
-    kafka: Kafka = None,
-    file_sink: FileSinkOf = None,
+    ] = (),
     dry_run: DryRun = False,
     why: Why = "",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Restore all queries of a stopped job as one, each into its next generation."""
     from streambank.cli.options import brokers_of
     from streambank.cli.verbs.recovery.restore import answer
     from streambank.control.processes import who
+    from streambank.core.restore_choices import parse_file_sinks
     from streambank.core.units import to_json_time
-    from streambank.recovery.choices import parse_file_sinks, parse_sink_choices
     from streambank.recovery.choosing.together import from_place
     from streambank.recovery.request import RestoreRequest, TogetherRequest
     from streambank.recovery.together import TogetherPlan, TogetherReport, plan_together, restore_together
@@ -106,44 +63,44 @@ def restore(
     def of_job(
         of: Job,
         repository: Repository,
-        reference: str,
+        wanted: RestoreJobOptions,
         chosen: Mapping[str, Chosen] | None = None,
-        sink_of: Sequence[str] = (),
-        file_sinks: Sequence[str] = (),
     ) -> TogetherRequest:
         each = RestoreRequest(
             repository,
-            reference,
+            wanted.savepoint,
             generation=of.records(),
-            sink=sink,
-            sink_of=parse_sink_choices(sink_of),
-            source=source,
-            kafka=brokers_of(kafka, of.kafka),
+            sink=wanted.sink,
+            sink_of=wanted.sink_of,
+            source=wanted.source,
+            kafka=brokers_of(wanted.kafka, of.kafka),
             by={**by, "reason": why} if why else by,
         )
-        sinks, beside = parse_file_sinks(file_sinks, of.queries), tuple(readers or ())
-        return TogetherRequest(each, of, chosen=chosen, file_sinks=sinks, restored_with=beside)
+        sinks = parse_file_sinks(wanted.file_sinks, of.queries)
+        return TogetherRequest(each, of, chosen=chosen, file_sinks=sinks, restored_with=readers)
 
     plans: list[TogetherPlan] = []
     with console.progress() as progress:
         pace = Pace(executor=executor, progress=progress)
         place = from_place(
             job,
-            source_of,
-            savepoint,
+            options.repository,
+            options.savepoint,
             control=job.records(),
             target=next(iter(job.queries.values())),
             record=not dry_run,
             by=by,
             pace=pace,
         )
-        asked = [of_job(job, place[0], savepoint, place[1], sink_of or [], file_sink or [])]
+        asked = [of_job(job, place[0], options, place[1])]
         if dry_run or readers:
             plans = [plan_together(asked[0], pace=pace)]
             shown = plans[0].plans
-            moment = to_json_time(min(one.taken_at for one in shown.values())) if shown else savepoint
-            reading = [job_named(one, jobs) for one in readers or ()]
-            asked = [*(of_job(one, one.open_repository(), moment) for one in reading), *asked]
+            taken_at = [one.taken_at for one in shown.values()]
+            before = to_json_time(min(taken_at)) if taken_at else options.savepoint
+            wanted = replace(options, savepoint=before, sink_of={}, file_sinks=())  # these are the job's own
+            reading = [job_named(reader, jobs) for reader in readers]
+            asked = [*(of_job(reader, reader.open_repository(), wanted) for reader in reading), *asked]
             plans = [*(plan_together(one, pace=pace) for one in asked[:-1]), *plans]
         done: list[TogetherPlan] | list[TogetherReport] = plans
         if not dry_run:
@@ -156,3 +113,6 @@ def restore(
             done = [restore_together(one, pace=pace) for one in asked]
     *of_readers, found = [one.to_dict() for one in done]
     answer({**found, "readers": of_readers} if readers else found, done)
+
+
+VERBS = {"restore": (restore, EXAMPLES)}

@@ -9,6 +9,7 @@ import typer
 from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.core.options import Option
 from streambank.core.verb_options import DrillOptions
 
 if TYPE_CHECKING:
@@ -31,19 +32,12 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(drill)
-
-
 def drill(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
+    job: Annotated[str, Option("A job that the jobs file declares.", metavar="JOB", positional=True)],
     jobs: JobsFile,
     options: DrillOptions,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
-    history: Annotated[
-        bool, typer.Option("--history", help="Show the drills of the job instead, the newest first.")
-    ] = False,
+    why: Annotated[str, Option("Why, for the job's records.", metavar="TEXT")] = "",
+    history: Annotated[bool, Option("Show the drills of the job instead, the newest first.")] = False,
 ) -> None:
     """Rehearse a restore on a copy, with the job's own application, beside the running job.
 
@@ -112,3 +106,6 @@ def _show_history(found: list[JsonDict]) -> None:
 
 def _seconds(value: object) -> str:
     return f"{value:.1f} s" if isinstance(value, (int, float)) else ""
+
+
+VERBS = {"drill": (drill, EXAMPLES)}

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import (
-    FileSinkOf,
-    JobsFile,
-    NewSink,
-    SinkOf,
-    Why,
-)
+from streambank.cli.options import JobsFile, Why
 from streambank.cli.output import console
 from streambank.core.errors import InputError
-from streambank.core.verb_options import FailoverOptions
+from streambank.core.options import Option
+from streambank.core.verb_options import FailoverOptions, SingleSinkOptions
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -33,30 +28,18 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(failover)
-
-
 def failover(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="A job with a standby that the jobs file declares.")
+        str, Option("A job with a standby that the jobs file declares.", metavar="JOB", positional=True)
     ],
     jobs: JobsFile,
     options: FailoverOptions,
-    sink_of: SinkOf = None,
-    file_sink: FileSinkOf = None,
-    new_sink: NewSink = None,
+    single: SingleSinkOptions,
     why: Why = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done, and what prevents it.")
-    ] = False,
+    dry_run: Annotated[bool, Option("Only show what would be done, and what prevents it.")] = False,
     fence: Annotated[
         bool,
-        typer.Option(
-            "--fence",
-            help="Only fence the site that is not active, which could not be reached at the fail-over.",
-        ),
+        Option("Only fence the site that is not active, which could not be reached at the fail-over."),
     ] = False,
 ) -> None:
     """Let a job go on at its other site: fence the active one, restore there, start, and prove a batch.
@@ -65,11 +48,11 @@ def failover(
     one that was interrupted. Exit code 1 of --dry-run: something speaks against it.
     """
     from streambank.control.processes import who
+    from streambank.core.restore_choices import parse_file_sinks
     from streambank.declaration.load import read_jobs
     from streambank.failover.failover import failover as run
     from streambank.failover.failover import plan_failover
     from streambank.failover.report import FailoverRequest
-    from streambank.recovery.choices import parse_file_sinks, parse_new_sinks, parse_sink_choices
 
     if fence and (dry_run or options.to is not None or options.is_down is not None):
         raise InputError(
@@ -83,9 +66,9 @@ def failover(
         return
     request = FailoverRequest(
         declared,
-        sink_of=parse_sink_choices(sink_of or []),
-        new_outputs=parse_new_sinks(new_sink or []),
-        file_sinks=parse_file_sinks(file_sink or [], declared.queries),
+        sink_of=single.sink_of,
+        new_outputs=single.new_sinks,
+        file_sinks=parse_file_sinks(single.file_sinks, declared.queries),
         by=who("cli"),
         why=why,
         **vars(options),
@@ -130,3 +113,6 @@ def _show_plan(plan: FailoverPlan) -> None:
 def _show(report: FailoverReport) -> None:
     console.line(f"job {report.job} runs at the {report.site}")
     console.fields(report.rows())
+
+
+VERBS = {"failover": (failover, EXAMPLES)}

@@ -8,6 +8,7 @@ import typer
 
 from streambank.cli.options import DryRun, JobsFile, Kafka, Why
 from streambank.cli.output import console
+from streambank.core.options import Option
 from streambank.core.verb_options import RefreshOptions
 
 if TYPE_CHECKING:
@@ -23,15 +24,10 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(fork)
-
-
 def fork(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
+    job: Annotated[str, Option("A job that the jobs file declares.", metavar="JOB", positional=True)],
     copy: Annotated[
-        str, typer.Argument(metavar="COPY", help="A copy that the job declares, such as staging.")
+        str, Option("A copy that the job declares, such as staging.", metavar="COPY", positional=True)
     ],
     jobs: JobsFile,
     options: RefreshOptions,
@@ -79,3 +75,6 @@ def _show(report: RefreshReport) -> None:
         console.line("Look at its state: streambank state read, with its checkpoint.")
     else:
         console.line(f"Run the application on it: streambank job start {report.runs_as}")
+
+
+VERBS = {"fork": (fork, EXAMPLES)}

@@ -10,12 +10,7 @@ import typer
 
 from streambank.cli.options import (
     DryRun,
-    Kafka,
-    NewSink,
     RepositoryOption,
-    Sink,
-    SinkOf,
-    Source,
     WorkOptions,
     brokers_of,
     declared_job,
@@ -24,8 +19,9 @@ from streambank.cli.options import (
     with_progress,
 )
 from streambank.cli.output import console
-from streambank.core.choices import RestoreMode
 from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
+from streambank.core.options import Option
+from streambank.core.verb_options import RestoreOptions
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -52,63 +48,23 @@ EXAMPLES = """Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(restore)
-
-
 def restore(
+    options: RestoreOptions,
+    own_repository: RepositoryOption,  # that of the options is where the savepoint comes from
+    work: WorkOptions,
     savepoint: Annotated[
         str,
-        typer.Argument(
-            metavar="SAVEPOINT|latest-good",
-            help="A savepoint's id or its unique beginning, its name, latest, a batch (batch:41), or a time "
+        Option(
+            "A savepoint's id or its unique beginning, its name, latest, a batch (batch:41), or a time "
             "(03:00, 2026-11-26T03:00): the newest from then or before; latest-good is the newest that "
             "verifies.",
+            metavar="SAVEPOINT|latest-good",
+            positional=True,
         ),
     ],
-    repository: RepositoryOption,
-    work: WorkOptions,
-    job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")
-    ] = None,
-    into: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Restore into this new or empty directory.")
-    ] = None,
+    job: Annotated[str | None, Option("The job of the savepoint: job, or job/query.", metavar="NAME")] = None,
     generation: Annotated[
-        bool,
-        typer.Option("--generation", help="Restore as the job's next generation, and switch the job to it."),
-    ] = False,
-    source_of: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="LOCATION|nearest",
-            help="Where the savepoint comes from, if not from the repository: a replica, or nearest: the "
-            "repository or declared replica that is cheapest to read, and has the savepoint undamaged.",
-        ),
-    ] = None,
-    mode: Annotated[
-        RestoreMode,
-        typer.Option(
-            help="no-claim leaves the savepoint as it is; claim gives it to the job, so that it may expire; "
-            "fork starts a second query with a new id."
-        ),
-    ] = "no-claim",
-    sink: Sink = "refuse",
-    sink_of: SinkOf = None,
-    source: Source = "refuse",
-    kafka: Kafka = None,
-    file_sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Output directory of a file sink that the savepoint does not name; may be repeated.",
-        ),
-    ] = None,
-    new_sink: NewSink = None,
-    link: Annotated[
-        bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
+        bool, Option("Restore as the job's next generation, and switch the job to it.")
     ] = False,
     dry_run: DryRun = False,
     jobs: Annotated[str | None, jobs_option("The file that declares the job, and its repository.")] = None,
@@ -116,15 +72,14 @@ def restore(
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
     from streambank.control.processes import who
     from streambank.core.names import QueryRef
-    from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
+    from streambank.core.restore_choices import parse_file_sinks
     from streambank.recovery.choosing.nearest import NEAREST
-    from streambank.recovery.choosing.resolve import hinting_refresh
     from streambank.recovery.choosing.together import from_place
     from streambank.recovery.request import RestoreRequest, TogetherRequest
     from streambank.recovery.together import plan_together, restore_together
-    from streambank.repository.references import job_of_reference
     from streambank.storage import open_store
 
+    into = options.into
     if (into is not None) == generation:
         raise InputError(
             "A restore needs either --into DIR or --generation.",
@@ -134,24 +89,10 @@ def restore(
     pace = work.pace(lambda: owner.declared)
     if dry_run:
         pace = replace(pace, max_bytes_per_s=None)
-    place: Repository | None = None
+    place, of_job = _place(options, own_repository, job, jobs)
     chosen: Mapping[str, Chosen] | None = None
-    if source_of == NEAREST:
-        declared = None if job is None else declared_job(job, jobs)
-        if job is None or declared is None:
-            raise InputError(
-                "--from nearest needs a declared job, whose replicas it knows.",
-                code="usage",
-                hint="Give --jobs FILE and --job NAME, or name the replica: --from LOCATION.",
-            )
-        of_job = job
-    else:
-        place = _open(source_of or repository, job, jobs if source_of is None else None)
-        with hinting_refresh(None if job is None else declared_job(job, jobs)):
-            of_job = job_of_reference(place.store, savepoint, job)
-    owner, query = _owner(of_job, repository, jobs, guess=not generation), QueryRef.parse(of_job).name
-    by, single_sinks, moved = who("cli"), parse_sink_choices(sink_of or []), parse_new_sinks(new_sink or [])
-    kafka_at = brokers_of(kafka, owner.kafka)
+    owner, query = _owner(of_job, own_repository, jobs, guess=not generation), QueryRef.parse(of_job).name
+    by = who("cli")
     with with_progress(pace) as shown:
         if place is None:
             assert owner.declared is not None
@@ -174,19 +115,43 @@ def restore(
             generation=owner.records if generation else None,
             control=None if generation else owner.records,
             guessed=owner.declared is None,
-            mode=mode,
-            sink=sink,
-            sink_of=single_sinks,
-            source=source,
-            kafka=kafka_at,
-            file_sinks=tuple(file_sink or ()),
-            new_sinks=moved,
-            link=link,
+            mode=options.mode,
+            sink=options.sink,
+            sink_of=options.sink_of,
+            source=options.source,
+            kafka=brokers_of(options.kafka, owner.kafka),
+            new_sinks=options.new_sinks,
+            link=options.link,
             by=by,
         )
-        request = TogetherRequest(each, owner.declared, query, chosen=chosen, whole=True)
+        file_sinks = parse_file_sinks(options.file_sinks, (query,))
+        request = TogetherRequest(
+            each, owner.declared, query, chosen=chosen, file_sinks=file_sinks, whole=True
+        )
         found = plan_together(request, pace=shown) if dry_run else restore_together(request, pace=shown)
     answer(found.to_dict()["queries"][query], [found])
+
+
+def _place(
+    options: RestoreOptions, own_repository: str, job: str | None, jobs: str | None
+) -> tuple[Repository | None, str]:
+    """Where the savepoint comes from, None for the nearest place, and of which job or query it is."""
+    from streambank.recovery.choosing.nearest import NEAREST
+    from streambank.recovery.choosing.resolve import hinting_refresh
+    from streambank.repository.references import job_of_reference
+
+    origin, declared = options.repository, None if job is None else declared_job(job, jobs)
+    if origin != NEAREST:
+        place = _open(origin or own_repository, job, jobs if origin is None else None)
+        with hinting_refresh(declared):
+            return place, job_of_reference(place.store, options.savepoint, job)
+    if job is None or declared is None:
+        raise InputError(
+            "--from nearest needs a declared job, whose replicas it knows.",
+            code="usage",
+            hint="Give --jobs FILE and --job NAME, or name the replica: --from LOCATION.",
+        )
+    return None, job
 
 
 def _open(location: str, job: str | None, jobs: str | None) -> Repository:
@@ -277,3 +242,6 @@ def _show_done(done: RestoreReport) -> None:
     plan = done.plan
     console.line(f"restored savepoint {plan.savepoint} of {plan.job}, batch {plan.batch}, into {plan.place}")
     console.fields(done.shown_rows())
+
+
+VERBS = {"restore": (restore, EXAMPLES)}

@@ -8,6 +8,7 @@ import typer
 
 from streambank.cli.options import JobsFile, job_named
 from streambank.cli.output import console
+from streambank.core.options import Option
 from streambank.core.verb_options import UpgradeOptions
 
 if TYPE_CHECKING:
@@ -36,40 +37,31 @@ _SAID = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog=EXAMPLES)(upgrade)
-
-
 def upgrade(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
+    job: Annotated[str, Option("A job that the jobs file declares.", metavar="JOB", positional=True)],
     jobs: JobsFile,
     options: UpgradeOptions,
     undo: Annotated[
         bool,
-        typer.Option(
-            "--undo", help="Undo the newest upgrade: its savepoint is restored, and the old code started."
-        ),
+        Option("Undo the newest upgrade: its savepoint is restored, and the old code started."),
     ] = False,
     declared_code: Annotated[
         bool,
-        typer.Option(
-            "--declared",
-            help="Let the next start run what the jobs file declares, whatever an upgrade has chosen; an "
+        Option(
+            "Let the next start run what the jobs file declares, whatever an upgrade has chosen; an "
             "upgrade that was interrupted is given up. Nothing is rehearsed, stopped or started.",
+            flag="--declared",
         ),
     ] = False,
     sink: Annotated[
         str | None,
-        typer.Option(
+        Option(
+            "With --undo: what becomes of later output. Default: rollback if needed and guarded.",
             metavar="refuse|rollback|rollback-accept|accept",
-            help="With --undo: what becomes of later output. Default: rollback if needed and guarded.",
         ),
     ] = None,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
-    history: Annotated[
-        bool, typer.Option("--history", help="Show the upgrades of the job instead, the newest first.")
-    ] = False,
+    why: Annotated[str, Option("Why, for the job's records.", metavar="TEXT")] = "",
+    history: Annotated[bool, Option("Show the upgrades of the job instead, the newest first.")] = False,
 ) -> None:
     """Bring a running job to what its jobs file declares now, after a rehearsal beside it.
 
@@ -140,3 +132,6 @@ def _show_history(found: list[Upgrade]) -> None:
         for one in found
     ]
     console.table(["started", "result", "without processing", "took", "what"], rows)
+
+
+VERBS = {"upgrade": (upgrade, EXAMPLES)}

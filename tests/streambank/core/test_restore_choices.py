@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.recovery.choices import parse_new_sinks
+from streambank.core.restore_choices import parse_new_sinks
 from tests.support.refuses import refuses
 
 
