@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from streambank.checkpoint.schema.compatibility import KEPT_SETTINGS
 from streambank.checkpoint.shape import PARTITIONS, PROVIDER, Closure
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
 
 @dataclass(frozen=True, slots=True)
 class KeptSetting:
@@ -27,13 +30,13 @@ class KeptSetting:
         return f"{self.name} is declared as {self.declared}, and the checkpoint keeps {self.kept}."
 
     def way_out(self, job: str) -> str:
-        if self.hdfs_backed and self.name in (PARTITIONS, PROVIDER):
-            more = f" --partitions {self.declared}" if self.name == PARTITIONS else ""
+        if self.hdfs_backed and self.name in (_PARTITIONS, _PROVIDER):
+            more = f" --partitions {self.declared}" if self.name == _PARTITIONS else ""
             return (
                 f"HDFS-backed state becomes RocksDB by `streambank state migrate --provider rocksdb{more}` "
                 "(docs/howto/migrate-state.md)."
             )
-        if self.name == PARTITIONS:
+        if self.name == _PARTITIONS:
             return f"To change it: `streambank job rescale {job} --partitions {self.declared}`."
         return "To change it, start the query with a new checkpoint."
 
