@@ -63,6 +63,11 @@ def write_delta_once(
             return False
     properties = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
     write_deltalake(
-        into, frame.toArrow(), mode="append", storage_options=reached, commit_properties=properties, **options
+        into,
+        frame.toArrow(),
+        mode="append",
+        storage_options=reached,
+        commit_properties=properties,
+        **options,
     )
     return True

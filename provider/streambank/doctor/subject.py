@@ -258,5 +258,14 @@ def gathered(seen: Iterable[CheckResult]) -> list[Finding]:
             missing.setdefault((one.why, one.hint), []).append(one.what)
     for (why, hint), things in missing.items():
         told = "; ".join(dict.fromkeys(things))
-        found[Finding("not-checked", "info", "", why, f"This was not checked: {told}.", hint)] = None
+        found[
+            Finding(
+                "not-checked",
+                "info",
+                "",
+                why,
+                f"This was not checked: {told}.",
+                hint,
+            )
+        ] = None
     return list(found)

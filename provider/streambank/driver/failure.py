@@ -405,7 +405,10 @@ def failure_in(lines: Sequence[str]) -> DriverFailure | None:
     if deciding is not None:
         block = deciding[1]
         cause = [line for line in _errors(block) if not _opens(line)] or _errors(block)
-        return DriverFailure(shown(_followed(_bare(cause[-1]), lines)), tuple(map(shown, _short(block))))
+        return DriverFailure(
+            shown(_followed(_bare(cause[-1]), lines)),
+            tuple(map(shown, _short(block))),
+        )
     own = [line.strip() for line in lines if line.strip()]
     said = [line for line in own if not _EVENT.match(line)] or own
     found = next((line for line in reversed(said) if _LEVEL.match(line)), said[-1] if said else None)

@@ -13,7 +13,13 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.generations import Generation
-from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StreambankError
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    NotFoundError,
+    RefusedError,
+    StreambankError,
+)
 from streambank.core.names import MAIN
 from streambank.driver.preflight import DeclaredQuery
 from streambank.driver.spec import read_launch

@@ -19,7 +19,13 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import Marker, marker_location, read_marker, records_root
 from streambank.control.rollbacks import check_not_rolled_back
-from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import (
+    FormatError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec

@@ -15,7 +15,12 @@ from typing import TypeVar
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
-from streambank.sla.judge.savepoints import drills_seen, newest_in_replicas, newest_savepoints, replicas_of
+from streambank.sla.judge.savepoints import (
+    drills_seen,
+    newest_in_replicas,
+    newest_savepoints,
+    replicas_of,
+)
 
 T = TypeVar("T")
 

@@ -86,7 +86,11 @@ class _Drawn:
 
 
 def charts_of(
-    history: History, policy: SlaPolicy | None, now: datetime, *, breaks: Sequence[datetime] = ()
+    history: History,
+    policy: SlaPolicy | None,
+    now: datetime,
+    *,
+    breaks: Sequence[datetime] = (),
 ) -> list[Chart]:
     """Charts of a query, in the order of the objectives."""
     judged = {one.name: one for one in objectives(policy)}

@@ -105,7 +105,12 @@ def bootstrap_savepoint(source: SourceSavepoint, request: BootstrapRequest) -> d
         return [new]
 
     derived = derive(
-        source, BOOTSTRAP, patch=patch, dry_run=request.dry_run, note=request.note, rehearse=request.rehearse
+        source,
+        BOOTSTRAP,
+        patch=patch,
+        dry_run=request.dry_run,
+        note=request.note,
+        rehearse=request.rehearse,
     )
     return derived.brief() | found[0].to_dict()
 

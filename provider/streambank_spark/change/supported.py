@@ -53,7 +53,10 @@ WITH_TTL = StateKind(
     _ONLY_ROCKSDB,
 )
 COLLECTION = StateKind(
-    "list, map, timers of `transformWithState`", (DELETE,), "a key has several values there", _ONLY_ROCKSDB
+    "list, map, timers of `transformWithState`",
+    (DELETE,),
+    "a key has several values there",
+    _ONLY_ROCKSDB,
 )
 LIMIT = StateKind("limit", (), "it keeps one number for all input")
 KINDS = (

@@ -63,7 +63,11 @@ def raw_rows(session: SparkSession, location: str, batch: int, operator: int, st
 
 
 def rewrite_stores(
-    session: SparkSession, source: str, target: str, batch: int, change: Change
+    session: SparkSession,
+    source: str,
+    target: str,
+    batch: int,
+    change: Change,
 ) -> UniqueIds | None:
     """Rewrite every store of every operator.
 

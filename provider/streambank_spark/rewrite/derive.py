@@ -242,8 +242,14 @@ _MEANINGS = (
         ("stateStoreSave",),
         "A key that comes again starts from zero; results that append mode had not written yet are lost.",
     ),
-    (("sessionWindow",), "Its open sessions are never written to the output; later rows begin new ones."),
-    (("dedupe",), "A row that was seen before counts as new, and is written to the output again."),
+    (
+        ("sessionWindow",),
+        "Its open sessions are never written to the output; later rows begin new ones.",
+    ),
+    (
+        ("dedupe",),
+        "A row that was seen before counts as new, and is written to the output again.",
+    ),
     (
         ("symmetricHashJoin",),
         "Rows that waited for the other side are gone: later rows do not match them, and an outer join "

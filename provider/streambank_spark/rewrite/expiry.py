@@ -63,7 +63,11 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """Keys of somebody or something expire, where there are such fields: one as text, or a JSON object."""
+    """Keys expire that are of somebody or something: in every operator whose keys have the fields.
+
+    Attributes:
+        text: The only field as text, or some of the fields as a JSON object.
+    """
 
     text: str
     operator: int | None = None

@@ -71,7 +71,7 @@ def carry_out(source: SourceSavepoint, order: RewriteRequest) -> Derived:
 
 
 def validate(source: SourceSavepoint, order: ValidateRequest) -> dict[str, Any]:
-    """Judge a savepoint's state; where repairs are given, another one comes of it. What `--json` prints.
+    """Judge a savepoint's state, or repair it in another one; what the command prints with `--json`.
 
     Raises:
         StreambankError: As `validate_state`, `repair_savepoint` and `materialized_savepoint`.

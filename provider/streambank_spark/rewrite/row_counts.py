@@ -15,7 +15,11 @@ from pyspark.sql import functions as F
 
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.shape import Closure
-from streambank.checkpoint.state.rocksdb import SECONDARY_OF_JOINS, read_zip_metadata, with_secondary_families
+from streambank.checkpoint.state.rocksdb import (
+    SECONDARY_OF_JOINS,
+    read_zip_metadata,
+    with_secondary_families,
+)
 from streambank.savepoint.spark_checksums import checksum_of
 from streambank.storage.store import Store
 from streambank_spark.rewrite.check import differs

@@ -141,7 +141,10 @@ class _Run:
 
     def _submit(self, submission: Submission, report: Path) -> int:
         """From the first line of the report to the end of the application."""
-        with report.open(encoding="utf-8") as lines, self.executor.submit(submission) as running:
+        with (
+            report.open(encoding="utf-8") as lines,
+            self.executor.submit(submission) as running,
+        ):
             try:
                 return self._follow(running, lines)
             finally:
@@ -293,7 +296,11 @@ def write_properties(
             hint="Name a file with lines such as `spark.key value` that this user may read.",
         ) from error
     lines = property_lines({"spark.ui.enabled": "false", **defaults})
-    ours = {"spark.submit.deployMode": "client", "spark.pyspark.driver.python": sys.executable, **always}
+    ours = {
+        "spark.submit.deployMode": "client",
+        "spark.pyspark.driver.python": sys.executable,
+        **always,
+    }
     target = folder / "spark.conf"
     target.touch(mode=0o600, exist_ok=False)
     least = installation.defaults(driver_environment(os.environ))

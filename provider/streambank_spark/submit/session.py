@@ -25,7 +25,11 @@ from streambank_spark.submit.executor_packages import VARIABLE, python_of_worker
 from streambank_spark.submit.submission import with_deep_stack
 
 LOCAL = "local[*]"
-_SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 
 _LOGGERS_OF_CONTEXTS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's: they write kilobytes of JSON to stderr about what an error of ours says in a line."""

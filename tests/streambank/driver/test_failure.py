@@ -143,7 +143,9 @@ Identifier: main
 """.splitlines()
 
 
-def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(tmp_path: Path) -> None:
+def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(
+    tmp_path: Path,
+) -> None:
     assert last_error(DISK_FULL) == "java.io.IOException: No space left on device"
     control = JobControl(open_store(tmp_path), "flights")
     control.record_event("query-ended", query="main", launch_id="l1", failure=WRAPPED)

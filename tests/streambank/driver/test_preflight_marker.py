@@ -222,7 +222,13 @@ def test_a_marker_holds_no_secret(folder: Path) -> None:
     facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
 
     why = renew_marker(
-        job.checkpoint, job="flights", query=MAIN, generation=generation, control=control, by=BY, facts=facts
+        job.checkpoint,
+        job="flights",
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        facts=facts,
     )
 
     assert why is None

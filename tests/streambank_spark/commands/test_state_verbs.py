@@ -48,7 +48,12 @@ def of(saved: Path, job: str, batch: int | None = None) -> list[str | Path]:
 
 
 def test_the_entry_points_are_the_verbs() -> None:
-    assert {entry.name for entry in declared_commands()} == {"job.compact", "job.rescale", "rescale", "state"}
+    assert {entry.name for entry in declared_commands()} == {
+        "job.compact",
+        "job.rescale",
+        "rescale",
+        "state",
+    }
     helped = succeed("state", "--help").out
     for verb in ("schema", "read", "query", "export", "digest", "validate", "diff"):
         assert verb in helped

@@ -78,7 +78,9 @@ def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColum
             if error.retryable:
                 raise
             yield SkippedCheck(
-                f"whether the state of operator {operator.operator} is bounded", error.message, error.hint
+                f"whether the state of operator {operator.operator} is bounded",
+                error.message,
+                error.hint,
             )
             continue
         if not columns:

@@ -93,7 +93,10 @@ def test_what_cannot_be_known_is_said() -> None:
     for settings, why in (
         (None, "not declared as a job"),
         (conf("yarn"), "does not say how many executors"),
-        (conf("spark://h:7077", spark__executor__instances="2"), "is not known with the master spark://h"),
+        (
+            conf("spark://h:7077", spark__executor__instances="2"),
+            "is not known with the master spark://h",
+        ),
     ):
         (told,) = skipped(check_memory(closure, {}, settings, GIB))
         assert why in told.why

@@ -132,7 +132,10 @@ def test_launches_without_a_lease_are_looked_for(folder: Path) -> None:
     installation = submit_with(folder, script)
     launcher = KubernetesLauncher(job.launch, {"PATH": os.environ["PATH"]}, installation)
     (found,) = launcher.find(control)
-    assert (found.launch_id, found.submission) == (spec.launch_id, f"streams:streambank-{spec.launch_id}")
+    assert (found.launch_id, found.submission) == (
+        spec.launch_id,
+        f"streams:streambank-{spec.launch_id}",
+    )
     launcher.kill(found)
     assert f"--kill {found.submission}" in (folder / "seen").read_text()
     control.record_event("driver-died", launch_id=spec.launch_id)

@@ -67,7 +67,13 @@ def test_every_layout_is_measured_and_nothing_is_written(name: str, tmp_path: Pa
 def told(found: CheckpointMeasurement) -> list[tuple[int, int, int | None, int, int]]:
     """Of each partition its number, its newest snapshot's version and rows, its size, and changes since."""
     return [
-        (one.state.partition, one.state.base_version, one.state.base_rows, one.bytes, one.state.change_files)
+        (
+            one.state.partition,
+            one.state.base_version,
+            one.state.base_rows,
+            one.bytes,
+            one.state.change_files,
+        )
         for one in found.partitions
     ]
 

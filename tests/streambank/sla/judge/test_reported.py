@@ -49,7 +49,11 @@ REPORTED: Mapping[str, tuple[Any, Any, Declared]] = {
         Life(True, up=False, down_since=NOW - 6 * MINUTE, down_why="It died."),
         Declared(),
     ),
-    "free_space": ((disk(9_000), disk(2_000)), (disk(900), disk(59)), Declared(breach=60e6)),
+    "free_space": (
+        (disk(9_000), disk(2_000)),
+        (disk(900), disk(59)),
+        Declared(breach=60e6),
+    ),
     "restart_rate": (
         [Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(2)],
         [Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(10)],
@@ -85,7 +89,11 @@ REPORTED: Mapping[str, tuple[Any, Any, Declared]] = {
         ),
         Declared(breach=3600.0),
     ),
-    "drill_age": (Drills(NOW - 59 * MINUTE), Drills(NOW - 61 * MINUTE), Declared(breach=3600.0)),
+    "drill_age": (
+        Drills(NOW - 59 * MINUTE),
+        Drills(NOW - 61 * MINUTE),
+        Declared(breach=3600.0),
+    ),
     "failed_batches": (
         (Fact(NOW - 60 * MINUTE, 1, "driver 1", "exit code 1"),),
         tuple(Fact(NOW + n * MINUTE, 1, f"driver {n}", "exit code 1") for n in range(4)),
@@ -101,7 +109,11 @@ REPORTED: Mapping[str, tuple[Any, Any, Declared]] = {
         Spread((Fact(NOW, 2.9, "operator 0"), Fact(NOW, 5.0, "operator 1", "Partition 7 has 5 GB."))),
         Declared(breach=4.0),
     ),
-    "hot_key": (Spread((Fact(NOW, 9.0),)), Spread((Fact(NOW, 99.0, "JFK"),)), Declared(breach=50)),
+    "hot_key": (
+        Spread((Fact(NOW, 9.0),)),
+        Spread((Fact(NOW, 99.0, "JFK"),)),
+        Declared(breach=50),
+    ),
 }
 
 
