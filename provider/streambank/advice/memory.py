@@ -55,17 +55,13 @@ class RocksDBSettings:
     """Settings of RocksDB that decide on memory; defaults are those of Spark 4.3 and RocksDB 9.
 
     Attributes:
-        block_cache_bytes: `blockCacheSizeMB`, of each column family; of no effect if memory is bounded.
-        write_buffer_bytes: `writeBufferSizeMB`; Spark's -1 leaves RocksDB's 64 MiB.
-        write_buffers: `maxWriteBufferNumber`; Spark's -1 leaves RocksDB's 2.
-        block_bytes: `blockSizeKB`.
+        block_cache_bytes: Of each column family; of no effect if memory is bounded.
         column_families: Real column families of an instance: 1 in Spark, one for each state in Flink.
-        changelog: `changelogCheckpointing.enabled`: write buffers are flushed by snapshots only.
-        min_deltas: `minDeltasForSnapshot`: versions between two snapshots.
-        bounded: `boundedMemoryUsage`.
-        max_memory_bytes: `maxMemoryUsageMB`, of all instances of an executor.
-        write_buffer_ratio: `writeBufferCacheRatio`: the part of it for write buffers.
-        high_priority_ratio: `highPriorityPoolRatio`: the part of it for indexes and filters.
+        changelog: Whether write buffers are flushed by snapshots only.
+        min_deltas: Versions between two snapshots.
+        max_memory_bytes: Of all instances of an executor.
+        write_buffer_ratio: The part of it for write buffers.
+        high_priority_ratio: The part of it for indexes and filters.
     """
 
     block_cache_bytes: int = DEFAULT_CACHE_MB * MIB
@@ -90,7 +86,6 @@ class Cluster:
         partitions: Partitions of each store: `spark.sql.shuffle.partitions` when the query first ran.
         stores: Stores of all stateful operators: 1 of an aggregation or a deduplication, 4 of a join of two
             streams (1 from `join.stateFormatVersion` 3 on), 1 of transformWithState whatever its variables.
-        heap_bytes: `spark.executor.memory`.
         python_worker_bytes: What one Python worker takes; None where that is not known.
         pyspark_bytes: `spark.executor.pyspark.memory`: of all Python workers of an executor, beside the
             overhead; None where it is not set.

@@ -229,8 +229,8 @@ class _Upgrading(UpgradeWork):
                 return False
         self.record(rehearsal=report.to_dict())
         if not report.passed:
-            why = f"The step {report.failed_step} failed: {report.error}"
-            self.record(code=report.code, error=why, hint=report.hint)
+            failed = f"The step {report.failed_step} failed: {report.error}"
+            self.record(code=report.code, error=failed, hint=report.hint)
             return False
         unproven = why_unproven(report)
         if unproven and not self.request.unrehearsed:
