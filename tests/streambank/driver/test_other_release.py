@@ -26,8 +26,6 @@ from streambank.driver.other_release import (
 from tests.support.checkpoint.recorded import PLANNED, checkpoint, unpack
 from tests.support.refuses import refuses
 
-VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
-
 
 def closure(name: str) -> Closure:
     return checkpoint(name).plan()

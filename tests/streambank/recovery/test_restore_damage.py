@@ -299,8 +299,7 @@ class TestForgedContent:
 
     @pytest.fixture
     def shop(self, tmp_path: Path) -> SimulatedJob:
-        shop = SimulatedJob(f"memory://{tmp_path.name}").run(4)
-        return shop
+        return SimulatedJob(f"memory://{tmp_path.name}").run(4)
 
     def assert_refused(self, shop: SimulatedJob, savepoint: str, **options: Any) -> StreambankError:
         before = contents(shop.sink_store)

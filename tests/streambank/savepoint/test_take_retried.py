@@ -19,8 +19,7 @@ ANOTHER_RUN = {"dag_id": "daily", ASKER: "daily scheduled__2026-11-29 take -1 0"
 
 @pytest.fixture
 def shop(tmp_path: Path) -> SimulatedJob:
-    job = SimulatedJob(tmp_path).run(3)
-    return job
+    return SimulatedJob(tmp_path).run(3)
 
 
 def names_of(shop: SimulatedJob, savepoint: str) -> tuple[str, ...]:

@@ -49,10 +49,6 @@ class FileSinkWriter:
         self._log(batch, [self._entry(key, len(data))])
         return key
 
-    def write_empty(self, batch: int) -> None:
-        """A batch without data: an entry that names no file."""
-        self._log(batch, [])
-
     def latest(self) -> int:
         """The newest batch in the log, -1 for none."""
         return max((int(name.partition(".")[0]) for name in self._names()), default=-1)

@@ -18,8 +18,6 @@ NEW = APPLICATION.replace(
 """The same, with a column more in its output."""
 OTHER_KEYS = APPLICATION.replace('dropDuplicates(["k"])', 'dropDuplicates(["k", "n"])')
 """Its state has other keys."""
-STATELESS = APPLICATION.replace('.dropDuplicates(["k"])', "")
-"""Its state is gone."""
 DIES = NEW.replace(
     "writer.start().awaitTermination()",
     "query, seen = writer.start(), set()\n"

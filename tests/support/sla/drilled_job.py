@@ -42,8 +42,3 @@ def drilled(job: Job, week: float, savepoint: str = "b000041-c28c1611906f", **ch
         "round": None,
     }
     record_drill(job.records(), {**report, **changes})
-
-
-def of_round(number: int, savepoint: str) -> dict[str, Any]:
-    """What a report says of its round."""
-    return {"id": "20260906T040000Z-5f0a1b", "number": number, "of": 3, "savepoints": {"main": savepoint}}

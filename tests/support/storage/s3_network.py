@@ -70,13 +70,7 @@ def network(servers: Mapping[str, S3Server]) -> Iterator[Network]:
                 upstream.close()
             self.send_response(answer.status)
             for name, value in answer.getheaders():
-                if name.lower() not in (
-                    "connection",
-                    "transfer-encoding",
-                    "date",
-                    "server",
-                    "content-length",
-                ):
+                if name.lower() not in _OURS:
                     self.send_header(name, value)
             length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
             self.send_header("Content-Length", length or "0")
