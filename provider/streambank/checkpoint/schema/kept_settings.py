@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streambank.checkpoint.schema.compatibility import KEPT_SETTINGS
-from streambank.checkpoint.shape import PARTITIONS, PROVIDER, Closure
+from streambank.checkpoint.shape import Closure
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
