@@ -200,9 +200,9 @@ class RehearseOptions:
         bool,
         Option(
             "Then run the job's own application on a copy of the new savepoint for some batches, as a drill "
-            "does. It needs --jobs."
+            "does. It needs the jobs file."
         ),
     ] = False
     batches: Annotated[
-        int | None, Option("With --rehearse: how many batches of the live query.", metavar="N", least=0)
+        int | None, Option("How many batches of the live query a rehearsal executes.", metavar="N", least=0)
     ] = None

@@ -417,7 +417,7 @@ KAFKA = Option(
     "Servers of the query's Kafka, if they are not those that the savepoint names.", metavar="HOST:PORT,..."
 )
 _SINK_OF = Option(
-    "The same for one sink, by the path that --dry-run shows.",
+    "The same for one sink, by the path that a plan shows.",
     metavar="SINK=CHOICE",
     parse=parse_sink_choices,
 )

@@ -132,8 +132,11 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
     assert foreign == [
         *("streambank", "streambank.advice", "streambank.advice.request"),
-        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".last_read", ".options", ".text")),
-        "streambank.core.verb_options",
+        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".last_read", ".options")),
+        *(
+            f"streambank.core{one}"
+            for one in (".restore_choices", ".state_options", ".text", ".verb_options")
+        ),
         *("streambank.driver", "streambank.driver.spark_releases"),  # which PySpark the `state` verbs get
     ]
 
