@@ -248,6 +248,10 @@ HINTS = {
         "output as it is."
     ),
     "no-target": "Set `into` of the operator, or leave it out to restore the job's next generation.",
+    "operation-in-progress": (
+        "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that is "
+        "still going."
+    ),
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: declare "
         "compact.where, and trigger <job>.compact."
@@ -260,6 +264,9 @@ HINTS = {
         "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.restore: "
         "it begins new records, from the savepoints in the repository or in a replica. Only if there is no "
         "savepoint either, trigger <job>.run with --fresh-start."
+    ),
+    "restore-unfinished": (
+        "Trigger <job>.restore for each query that is left, all but the last with *Start afterwards* off."
     ),
     "spark-failed": (
         "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
