@@ -14,6 +14,7 @@ from streambank.compaction.job import compact_job, purge_job, undo_job
 from streambank.core.errors import RefusedError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
+from streambank.core.verb_options import CompactOptions
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.job.restart import restart_job
 from streambank.job.savepoint import savepoint_job
@@ -49,7 +50,7 @@ def test_a_passive_site_is_neither_restored_nor_changed(tmp_path: Path) -> None:
         )
         changes: list[Callable[[], object]] = [
             partial(restore_together, whole),
-            partial(compact_job, job, label="now", by=BY, stopped=True),
+            partial(compact_job, job, CompactOptions(stopped=True), label="now", by=BY),
             partial(exchange, job, lambda *_: None, by=BY, launcher=sites.launcher),
             partial(clean_job, job, jobs={}, by=BY, policy=GenerationsPolicy(), dry_run=False),
             partial(restart_job, job, by=BY, launcher=sites.launcher),

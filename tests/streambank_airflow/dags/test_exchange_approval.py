@@ -10,9 +10,10 @@ import pytest
 
 from streambank.core.errors import RefusedError
 from streambank.core.units import from_json_time, utc_now
+from streambank.declaration.state import CompactPolicy
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import heads
-from streambank_airflow.dags.forms import rewrite
+from streambank_airflow.dags.forms.rewrite import compact_form
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
 from streambank_airflow.operators.rewrite.base import digest_of
@@ -112,7 +113,7 @@ def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
     managed.declare(f'\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n{declared}\n')
     preview = dag(managed).get_task("preview")
     assert isinstance(preview, CompactStateOperator)
-    answers = {**{name: None for name in rewrite.COMPACT_FIELDS}, "dry_run": False, "note": None}
+    answers = {**dict.fromkeys(compact_form((), CompactPolicy())), "where": None, "dry_run": False}
     context: Any = {"params": answers, "dag_run": SimpleNamespace(run_type=kind)}
     preview.render_template_fields(context, preview.get_template_env())
     assert preview.only_if is asks

@@ -98,8 +98,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
     operation = "restore"
 
     savepoint: Any | Template = "latest-good"  # of all queries the id of each, by its name
-    sink_of: Any | Template | None = None
-    new_sinks: Any | Template | None = None
+    sink_of: Any | Template = None
+    new_sinks: Any | Template = None
     plan_only: bool | Template = False
     unmoved: bool | Template = False
     only_if: bool | Template = True
