@@ -15,6 +15,10 @@ the background that would clean up. The answer is the same everywhere:
    done twice.
 5. *The next one finishes.* The same call again, the retry of a task, or a start reads the records, and goes
    on or cleans up.
+6. *Waiting needs no process.* Where only time has to pass, and everything is in the records, the wait may be
+   left (`leave`): no claim is held, and somebody goes on later. That is so of the watch of an upgrade.
+   A drill, and the start at the end of a fail-over, are waited for: what they measure is how long they take,
+   and of a drill nobody else would end the driver and remove the copy.
 
 Which write decides, and what is done about a crash before it, and after it:
 

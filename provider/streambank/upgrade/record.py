@@ -20,7 +20,7 @@ from streambank.control.control import JobControl
 from streambank.control.keepalive import kept_alive
 from streambank.control.processes import this_process
 from streambank.control.records import JsonDict, Record
-from streambank.core.errors import ConflictError
+from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.shape import HIDDEN, MILLIS, encode
 from streambank.core.units import utc_now
 from streambank.driver.spec import HOLDER
@@ -189,6 +189,25 @@ def upgrades_of(control: JobControl) -> Iterator[Upgrade]:
         if found.name not in seen:
             seen.add(found.name)
             yield found
+
+
+def upgrade_named(control: JobControl, name: str) -> Upgrade:
+    """An upgrade as its newest record has it.
+
+    Raises:
+        NotFoundError: There is none of that name, or nobody vouches for it (code `no-upgrade`).
+    """
+    newest = newest_upgrade(control)
+    if newest is not None and newest.name == name:
+        return newest
+    for upgrade in upgrades_of(control):
+        if upgrade.name == name:
+            return upgrade
+    raise NotFoundError(
+        f"Job {control.name} has no upgrade {name}.",
+        code="no-upgrade",
+        hint=f"`streambank upgrade {control.name} --history` shows its upgrades.",
+    )
 
 
 def remember(control: JobControl, upgrade: Upgrade, **changes: Any) -> Upgrade:

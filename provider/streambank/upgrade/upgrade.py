@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 from streambank.code.chosen import choose_code
 from streambank.code.code import Code
@@ -41,13 +42,15 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.procedure.procedure import Say, quiet
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
-from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
+from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrade_named, upgrading
 from streambank.upgrade.rehearsal import rehearse
 from streambank.upgrade.undo import OPERATION, go_back, why_undone
 from streambank.upgrade.warm import NotWarmError, end_held, launch_held
 from streambank.upgrade.watch import (
     FAILED,
+    Leave,
     Ready,
+    Wait,
     Watch,
     broken_objectives,
     committed_at,
@@ -77,11 +80,18 @@ def upgrade(
     *,
     launcher: Launcher | None = None,
     say: Say = quiet,
+    leave: Leave | None = None,
+    wait: Wait | None = None,
 ) -> Upgrade:
     """Upgrade a running job, or finish an upgrade that was interrupted.
 
     That new code fails, in the rehearsal or afterwards, stands in what is returned. Raised is what keeps an
     upgrade from being begun, or its records from being written.
+
+    Args:
+        leave: May leave the waits for the first batch, and for the end of the watch; but not those of an
+            upgrade that was interrupted.
+        wait: One that was left and is over, or that something has ended: no upgrade but that one is finished.
 
     Raises:
         ConflictError: Another upgrade, or another operation, works on the job (codes `upgrade-in-progress`,
@@ -95,8 +105,9 @@ def upgrade(
     if request.plan_only:
         plan = plan_upgrade(request, control, work.launcher)
         return replace(work.of_plan(plan), state="planned" if plan.changes else "nothing-to-do")
+    work.leave_wait = leave
     with upgrading(control, request.by) as claim:
-        return work.run(claim.epoch)
+        return work.run(claim.epoch) if wait is None else work.finish(wait, claim.epoch)
 
 
 def undo_upgrade(request: UpgradeRequest, *, sink: SinkChoice | None = None, say: Say = quiet) -> Upgrade:
@@ -134,6 +145,8 @@ def undo_upgrade(request: UpgradeRequest, *, sink: SinkChoice | None = None, say
 
 
 class _Upgrading(UpgradeWork):
+    leave_wait: Leave | None = None
+
     def run(self, claim: int) -> Upgrade:
         """Finish an upgrade that was interrupted, or do a new one.
 
@@ -210,6 +223,20 @@ class _Upgrading(UpgradeWork):
             self.choose(ran, ran, f"{last.name} was interrupted")
         self.start(wait=True)
         return None
+
+    def finish(self, wait: Wait, claim: int) -> Upgrade:
+        """Go on where a wait was left, unless somebody else has finished the upgrade meanwhile."""
+        last = upgrade_named(self.control, wait.upgrade)
+        if not last.is_unfinished:
+            return last
+        if last.state != "swapped":  # whoever went on before was interrupted
+            return self.run(claim)
+        waited_s = (utc_now() - last.at).total_seconds()
+        steps = {**last.steps, wait.step: last.steps.get(wait.step, 0.0) + waited_s}
+        self.begin(replace(last, steps=steps, seconds=last.seconds + waited_s))
+        if utc_now() > wait.until + timedelta(seconds=LATE_S):
+            return self._took_place()
+        return self.start_and_watch(wait)
 
     def _patience_s(self) -> float:
         """After what time what was interrupted is not undone by itself any more."""
@@ -362,15 +389,18 @@ class _Upgrading(UpgradeWork):
         generation = self.control.generation(query)
         return None if generation is None else committed_at(generation.location, batch)
 
-    def start_and_watch(self) -> Upgrade:
+    def start_and_watch(self, wait: Wait | None = None) -> Upgrade:
         """See that the new code runs, and gets on.
+
+        Args:
+            wait: The wait with which this goes on; None to begin.
 
         Raises:
             StreambankError: Whether it does is not known, since records could not be read, or another
                 operation was in the way: the next call watches it.
         """
         try:
-            ready = self._watched()
+            ready = self._watched(wait)
         except StreambankError as error:
             if error.code not in _OF_ITS_DRIVER:
                 raise
@@ -388,33 +418,58 @@ class _Upgrading(UpgradeWork):
             return self.end("upgraded", state="stopped", error="The job was stopped meanwhile.")
         return self.end("upgraded", state="upgraded")
 
-    def _watched(self) -> Ready:
-        with self.step("first-batch", "waiting for the first batch of the new code"):
-            if self.upgrade.launch_id is None or self.upgrade.resumed:
-                # Whichever driver runs by now, or the first of all.
-                start = self.start(wait=False)
-                if start.state in ("not-desired", "finished"):
-                    return "stopped" if start.state == "not-desired" else "finished"
-                self.record(launch_id=start.launch_id)
-            launch_id = self.upgrade.launch_id
-            assert launch_id is not None, "a driver runs"
-            launched = launched_code(self.control, launch_id)
-            if launched is None or launched.identity != self.upgrade.after.identity:
-                return "other"
-            watch = Watch(self.job, self.control, self.launcher, self.upgrade.after, launch_id)
-            ready = watch.first_batch(self.job.start.timeout_s)
-        self.record(launch_id=watch.launch_id, without_processing_s=self._without_processing_s())
-        if ready != "ready":
-            return ready
-        seconds = self.request.watch_s
+    def _watched(self, wait: Wait | None) -> Ready:
+        if wait is None or wait.step == "first-batch":
+            ready = self._see_first_batch(wait)
+            if ready != "ready":
+                return ready
+            wait = None
+        watch, seconds = self._watch(), self.request.watch_s
+        if watch is None:
+            return "other"
         with self.step("watch", f"watching the new code for {seconds:.0f} s"):
-            ready = watch.go_on(seconds)
+            ready = watch.go_on(self._left_s("watch", seconds, wait))
             unknown = watch.promises(self.upgrade.broken_before) if ready == "ready" else ""
         if unknown:
             self.say(unknown)
         notes = (unknown,) if unknown else ()
         self.record(launch_id=watch.launch_id, notes=(*self.upgrade.notes, *notes))
         return ready
+
+    def _see_first_batch(self, wait: Wait | None) -> Ready:
+        with self.step("first-batch", "waiting for the first batch of the new code"):
+            if wait is None and (self.upgrade.launch_id is None or self.upgrade.resumed):
+                # Whichever driver runs by now, or the first of all.
+                start = self.start(wait=False)
+                if start.state in ("not-desired", "finished"):
+                    return "stopped" if start.state == "not-desired" else "finished"
+                self.record(launch_id=start.launch_id)
+            watch = self._watch()
+            if watch is None:
+                return "other"
+            ready = watch.first_batch(self._left_s("first-batch", self.job.start.timeout_s, wait))
+        self.record(launch_id=watch.launch_id, without_processing_s=self._without_processing_s())
+        return ready
+
+    def _watch(self) -> Watch | None:
+        """A watch over the driver of the new code; None where other code was launched."""
+        launch_id = self.upgrade.launch_id
+        assert launch_id is not None, "a driver runs"
+        launched = launched_code(self.control, launch_id)
+        if launched is None or launched.identity != self.upgrade.after.identity:
+            return None
+        return Watch(self.job, self.control, self.launcher, self.upgrade.after, launch_id)
+
+    def _left_s(self, step: Literal["first-batch", "watch"], seconds: float, wait: Wait | None) -> float:
+        """How long is waited here; a wait that begins may be left."""
+        if wait is not None:
+            return max(0.0, (wait.until - utc_now()).total_seconds())
+        # Where one that was interrupted is finished, another one may have to follow: that is known only here.
+        if self.leave_wait is not None and not self.upgrade.resumed:
+            until = utc_now() + timedelta(seconds=seconds)
+            self.record()
+            self.leave_wait(Wait(self.upgrade.name, step, str(self.upgrade.launch_id), until))
+        return seconds
 
     def _took_place(self) -> Upgrade:
         """The new code runs since long ago, although it was not watched to the end."""

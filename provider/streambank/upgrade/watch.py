@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from streambank.checkpoint.position import batches_of
@@ -13,6 +14,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.requests import STOP
 from streambank.core.errors import StorageError, StreambankError
+from streambank.core.shape import JsonObject
 from streambank.declaration.declaration import Job
 from streambank.declaration.objectives import PROMISES
 from streambank.driver.failure import recorded_failure, root_cause
@@ -52,6 +54,25 @@ of other code has the lease."""
 _Life = Literal["lives", "between", "finished", "stopped", "other"]
 
 
+@dataclass(frozen=True, slots=True)
+class Wait(JsonObject):
+    """A wait of an upgrade that needs no process: only what ends it early has to be noticed.
+
+    Attributes:
+        upgrade: The name of the upgrade.
+        launch_id: The driver that is waited for or watched.
+    """
+
+    upgrade: str
+    step: Literal["first-batch", "watch"]
+    launch_id: str
+    until: datetime
+
+
+Leave = Callable[[Wait], object]
+"""Called before a wait. It may leave it by raising something: then the upgrade is finished with that wait."""
+
+
 @dataclass(eq=False)
 class Watch:
     """A watch over the drivers of new code, one after the other.
@@ -67,13 +88,16 @@ class Watch:
     after: Code
     launch_id: str
 
-    def first_batch(self, timeout_s: float) -> Ready:
+    def first_batch(self, left_s: float) -> Ready:
         """Wait until each query has committed a batch, or found nothing to read.
+
+        Args:
+            left_s: What is left of the time that a start may take.
 
         Raises:
             StorageError: The driver ended, or it took too long (code `new-code-failed`).
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + left_s
         while True:
             late, said = time.monotonic() >= deadline, "its driver made room for another one, and none came"
             try:
@@ -93,7 +117,7 @@ class Watch:
                 if late and life == "between":
                     return "stopped"
                 if late:
-                    raise _failed(f"after {timeout_s:.0f} s {said}")
+                    raise _failed(f"after {self.job.start.timeout_s:.0f} s {said}")
             time.sleep(_LOOK_S / 4)
 
     def go_on(self, seconds: float) -> Ready:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streambank.repository.repository import Repository
     from streambank.upgrade.plan import UpgradeRequest
     from streambank.upgrade.record import Upgrade
+    from streambank.upgrade.watch import Leave, Wait
     from streambank.work.executor import Executor, Pace
 
 
@@ -162,11 +163,21 @@ class RecoveryVerbs:
         return drill_each(request, say=say) if request.of_each else drill(request, say=say)
 
     @connected
-    def upgrade(self, request: UpgradeRequest, *, say: Callable[[str], None]) -> Upgrade:
-        """Upgrade a running job, which `hook.declared.whole` finds, or finish an upgrade; see `drill`."""
+    def upgrade(
+        self,
+        request: UpgradeRequest,
+        *,
+        say: Callable[[str], None],
+        leave: Leave | None = None,
+        wait: Wait | None = None,
+    ) -> Upgrade:
+        """Upgrade a running job, which `hook.declared.whole` finds, or finish an upgrade.
+
+        See `drill`, and `streambank.upgrade.upgrade.upgrade`.
+        """
         from streambank.upgrade.upgrade import upgrade
 
-        return upgrade(request, say=say)
+        return upgrade(request, say=say, leave=leave, wait=wait)
 
     @connected
     def failover(

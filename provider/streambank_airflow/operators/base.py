@@ -17,6 +17,8 @@ from airflow.providers.common.compat.sdk import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
+    TaskDeferred,
+    conf,
 )
 from airflow.sdk import BaseOperator
 
@@ -24,6 +26,7 @@ from streambank.control.processes import who
 from streambank.core.errors import StreambankError, check_choice
 from streambank.core.names import ASKER, MAIN, SEPARATOR
 from streambank.core.options import OptionField, Template, as_bool, as_data, options_of
+from streambank.core.units import utc_now
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures, close_log, describe
@@ -113,6 +116,8 @@ class FindsJobs:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**self.usual, **kwargs})
+        # Not by a listener: of a task that is lost with its worker Airflow calls it in the scheduler, without
+        # this operator. Callbacks are called in the DAG processor then, with it.
         page = () if self.page_parts == () else (keep_page,)
         self.on_success_callback = [*self.on_success_callback, *page]
         # The last ones, so that nothing of ours comes after what they log.
@@ -332,22 +337,24 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self.leave(context, {GENERATIONS_KEY: self.hook.recovery.shown_generations(self.job)})
 
 
-Op = TypeVar("Op", bound=StreambankOperator)
 R = TypeVar("R")
 
 
-def measured(execute: Callable[[Op, Context], R]) -> Callable[[Op, Context], R]:
+def measured(execute: Callable[..., R]) -> Callable[..., R]:
     """Let an `execute` send how long its operation took, and how it ended, as metrics (notify/stats.py).
 
-    What is skipped, or only planned (`plan_only`), sends nothing.
+    What is skipped, or only planned (`plan_only`), sends nothing. What waits in the triggerer has not ended:
+    the method with which it goes on sends how long all of the try took.
     """
 
     @wraps(execute)
-    def timed(self: Op, context: Context) -> R:
+    def timed(self: StreambankOperator, context: Context, **event: Any) -> R:
         began, ref = time.monotonic(), str(self.job)  # as it was asked: some name the job alone meanwhile
+        if event:
+            began -= (utc_now() - context["ti"].start_date).total_seconds()
         try:
-            result = execute(self, context)
-        except AirflowSkipException:
+            result = execute(self, context, **event)
+        except (AirflowSkipException, TaskDeferred):
             raise
         except BaseException:
             _send_operation(self, ref, "failed", time.monotonic() - began)
@@ -389,6 +396,9 @@ class EndsWhenKilled(StreambankOperator):
             then: What becomes of it when the task is killed, for the log.
         """
         self._work = what, then
+        if self.deferrable or conf.getboolean("operators", "default_deferrable", fallback=False):
+            until = "it only has to wait" if self.deferrable else "its end"
+            self.log.info("The %s needs this worker: the task holds its slot until %s.", what, until)
         try:
             yield
         finally:

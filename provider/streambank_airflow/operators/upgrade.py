@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.common.compat.sdk import conf
 
 from streambank.core.errors import RefusedError
+from streambank.core.shape import decode
 from streambank.core.verb_options import UpgradeOptions
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.upgrade.record import Upgrade
+    from streambank.upgrade.watch import Wait
 
 _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
@@ -33,7 +38,14 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
     that was interrupted is finished by its retry. An upgrade that is refused or undone fails the task for
     good, since a retry would find the same.
 
+    Where it defers, the new code is watched in the triggerer, with no lock held. Up to its start the task
+    needs its worker, and so does what goes back to the old code. A task that is cleared while it waits goes
+    on with the same upgrade, and does not defer again; one that is marked as failed or successful leaves the
+    new code running, as an upgrade that was interrupted.
+
     Args:
+        deferrable: Wait for the first batch, and until the end of the watch, in the triggerer, with
+            `poll_interval_s` between two looks.
         from_form: What is said comes from a form: only an application that the job's table `upgrade` allows
             is taken, or one in the folder of the declared one, and only settings of speed and size.
 
@@ -49,6 +61,8 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
     alert_kinds = ("upgrade-failed",)
 
     from_form: bool = False
+    deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    poll_interval_s: float = 2.0
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -58,9 +72,20 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
             AirflowFailException: The job does not run the new code, or the upgrade cannot be done as it is
                 asked for.
         """
+        return self._upgrade(context)
+
+    @measured
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Go on when a wait is over, or something has ended it: whatever that was is looked at again here."""
+        from streambank.upgrade.watch import Wait
+
+        return self._upgrade(context, decode(Wait, event["remember"], "wait of an upgrade"))
+
+    def _upgrade(self, context: Context, wait: Wait | None = None) -> dict[str, Any]:
         from streambank.upgrade.plan import UpgradeRequest
 
         with airflow_failures():
+            self.check_deferrable()
             job = self.whole_job("An upgrade")
             if self.from_form:
                 check_form_upgrade(job, self.application, self.conf)
@@ -69,7 +94,10 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
             )
             with self.killable("upgrade", "a retry finishes it."):
                 report = self.hook.recovery.upgrade(
-                    request, say=lambda step: self.log.info("Upgrade of job %s: %s.", self.job, step)
+                    request,
+                    say=lambda step: self.log.info("Upgrade of job %s: %s.", self.job, step),
+                    leave=self._leave if self.deferrable else None,
+                    wait=wait,
                 )
             result = result_of(report)
             # A task that fails returns nothing, and what it found is wanted most then.
@@ -77,6 +105,19 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
             if not report.succeeded:
                 raise self._failure(report)
         return result
+
+    def _leave(self, wait: Wait) -> NoReturn:
+        """Leave a wait to the triggerer."""
+        from streambank_airflow.triggers.job import DriverStaysTrigger, JobReadyTrigger
+
+        remember: dict[str, Any] = wait.to_dict()
+        arguments = {**self.trigger_arguments, "give_up_at": remember["until"], "remember": remember}
+        self.defer(
+            trigger=JobReadyTrigger(**arguments)
+            if wait.step == "first-batch"
+            else DriverStaysTrigger(**arguments, launch_id=wait.launch_id),
+            method_name="execute_complete",
+        )
 
     def _failure(self, report: Upgrade) -> RefusedError:
         return RefusedError(

@@ -171,6 +171,22 @@ class DriverGoneTrigger(DeadlineTrigger):
         return "late" if self.is_over else None
 
 
+class DriverStaysTrigger(DeadlineTrigger):
+    """Waits until a time, unless something happens to the driver of a launch before.
+
+    Ends with `late`; before that with `changed` where the driver is gone, replaced or makes no progress, or
+    the job is meant to be stopped.
+    """
+
+    launch_id: str
+
+    def outcome(self, view: JobView) -> str | None:
+        stays = view.launch_id == self.launch_id and not view.down
+        if not stays or view.desired == "stopped" or view.health == "unhealthy":
+            return "changed"
+        return "late" if self.is_over else None
+
+
 class JobWatchedTrigger(DeadlineTrigger):
     """Waits until somebody watches a job as it is meant to be now.
 

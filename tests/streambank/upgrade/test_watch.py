@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NoReturn
 
 import pytest
 
+from streambank.control.claims import Claims
 from streambank.core.errors import StorageError
+from streambank.core.shape import decode
+from streambank.core.units import utc_now
 from streambank.declaration.objectives import PROMISES
+from streambank.driver.spec import HOLDER
 from streambank.job.restart import restart_job
 from streambank.upgrade import watch as watching
-from streambank.upgrade.watch import Watch, broken_objectives
+from streambank.upgrade.record import newest_upgrade, upgrades_of
+from streambank.upgrade.upgrade import undo_upgrade, upgrade
+from streambank.upgrade.watch import Wait, Watch, broken_objectives
 from tests.support.jobs.managed_job import BY, Managed
-from tests.support.jobs.upgraded_job import Fault, deploy, epoch, generation, runs, upgraded
+from tests.support.jobs.upgraded_job import (
+    Fault,
+    Killed,
+    before,
+    deploy,
+    epoch,
+    generation,
+    interrupt,
+    request_of,
+    runs,
+    upgraded,
+)
 
 
 def when_watched(managed: Managed, patch: pytest.MonkeyPatch, step: Any) -> None:
@@ -84,3 +104,89 @@ def test_objectives_that_cannot_be_read_are_not_known(
     (note,) = done.notes
     assert "is not known: before the stop" in note
     assert broken_objectives(managed.job) == ()
+
+
+class Left(BaseException):
+    """Stands for a process that does not wait."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait)
+        self.wait = wait
+
+
+def leave(wait: Wait) -> NoReturn:
+    raise Left(wait)
+
+
+def left_at(managed: Managed, wait: Wait | None = None, **asked: Any) -> Wait:
+    """The next wait of an upgrade, which is left."""
+    with pytest.raises(Left) as left:
+        upgrade(request_of(managed, **asked), leave=leave, wait=wait)
+    return left.value.wait
+
+
+def test_its_waits_may_be_left_and_are_gone_on_with_by_the_records(managed: Managed) -> None:
+    deploy(managed)
+    first = left_at(managed)
+    second = left_at(managed, first)
+    assert [(one.step, one.launch_id) for one in (first, second)] == [
+        ("first-batch", second.launch_id),
+        ("watch", second.launch_id),
+    ]
+    claim = Claims(managed.control.store, HOLDER).view()
+    assert claim is not None and claim.free
+    stored = decode(Wait, second.to_dict(), "wait")
+    done = upgrade(request_of(managed), leave=leave, wait=stored)
+    assert (done.state, done.resumed, done.name) == ("upgraded", False, second.upgrade)
+    assert list(done.steps) == ["rehearse", "launch", "stop", "start", "first-batch", "watch"]
+    assert done.seconds >= sum(done.steps.values()) - 0.1
+    assert done.without_processing_s is not None and epoch(managed) == 2
+    again = upgrade(request_of(managed), wait=stored)
+    assert again.to_dict() == done.to_dict(), "it is finished"
+
+
+MEANWHILE: dict[str, tuple[Callable[[Managed], object], str]] = {
+    "dies": (Managed.kill, "undone"),
+    "is-stopped": (lambda managed: managed.stop("enough"), "stopped"),
+    "is-undone": (lambda managed: undo_upgrade(request_of(managed)), "undone"),
+    "is-finished": (lambda managed: upgraded(managed, watch_s=0.0), "upgraded"),
+}
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    ["dies", *(pytest.param(one, marks=pytest.mark.storm) for one in MEANWHILE if one != "dies")],
+)
+def test_who_goes_on_looks_at_what_has_happened_meanwhile(managed: Managed, meanwhile: str) -> None:
+    deploy(managed)
+    wait = left_at(managed, left_at(managed, watch_s=60.0), watch_s=60.0)
+    happens, state = MEANWHILE[meanwhile]
+    happens(managed)
+    done = upgrade(request_of(managed, watch_s=60.0), wait=wait)
+    assert (done.state, done.name) == (state, wait.upgrade)
+    assert [one.name for one in upgrades_of(managed.control)] == [wait.upgrade]
+
+
+@pytest.mark.storm
+def test_what_was_left_long_ago_is_not_undone(managed: Managed) -> None:
+    deploy(managed)
+    wait = left_at(managed, left_at(managed))
+    managed.kill()
+    done = upgrade(request_of(managed), wait=replace(wait, until=utc_now() - timedelta(hours=1)))
+    assert done.state == "upgraded" and "too long ago" in done.notes[-1]
+
+
+@pytest.mark.storm
+def test_an_upgrade_that_was_interrupted_is_not_left(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(managed)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        interrupt(patch, Watch, "go_on", before)
+        upgraded(managed)
+    interrupted = newest_upgrade(managed.control)
+    deploy(managed, "# a third\n")
+    wait = left_at(managed)
+    assert interrupted is not None and wait.upgrade != interrupted.name
+    states = {one.name: one.state for one in upgrades_of(managed.control)}
+    assert states == {wait.upgrade: "swapped", interrupted.name: "upgraded"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.sdk import DAG, Context
 
+from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.failures import close_log
 from streambank_airflow.notify.stats import Gauges
 from streambank_airflow.operators.base import StreambankOperator, alert_of_failure, keep_page, measured
@@ -18,6 +20,7 @@ from streambank_airflow.operators.repository import ExpireSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
+from streambank_airflow.triggers.job import PauseTrigger
 from tests.support.airflow_face.dashboard import operators
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.jobs.managed_job import Managed
@@ -78,6 +81,29 @@ def test_work_sends_how_it_ended_unless_it_is_skipped_or_only_planned(
             assert work.execute(CONTEXT) == "done"
     found = [tags for _, tags, _ in sent]
     assert found == ([] if outcome is None else [("flights", "main", "work", outcome)] * 2)
+
+
+class WorkThatWaits(Work):
+    """Waits in the triggerer, and goes on."""
+
+    @measured
+    def execute(self, context: Context) -> str:
+        self.defer(trigger=PauseTrigger(until=to_json_time(utc_now())), method_name="execute_complete")
+
+    @measured
+    def execute_complete(self, context: Context, event: Any) -> str:
+        return "done"
+
+
+def test_work_that_waits_is_sent_once_with_all_of_its_seconds(sent: Sent) -> None:
+    work, began = WorkThatWaits(task_id="work", job="flights"), utc_now() - timedelta(seconds=90)
+    with pytest.raises(TaskDeferred):
+        work.execute(CONTEXT)
+    assert sent == []
+    resumed: Any = {**CONTEXT, "ti": SimpleNamespace(task_id="work", start_date=began)}
+    assert work.execute_complete(resumed, event={}) == "done"
+    ((_, tags, seconds),) = sent
+    assert tags[-1] == "success" and 90 <= seconds < 100
 
 
 class WorkOnAll(Work):

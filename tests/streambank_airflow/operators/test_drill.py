@@ -237,3 +237,13 @@ def test_after_the_drill_a_kill_ends_nothing(saved: Managed) -> None:
     operator = dag_of(saved).get_task("drill")
     assert isinstance(operator, RunDrillOperator)
     operator.on_kill()  # as after a timeout, once `execute` is over
+
+
+@pytest.mark.parametrize("asked", ["False", "True"])
+def test_a_drill_says_that_it_needs_its_worker_where_tasks_defer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", asked)
+    operator = RunDrillOperator(task_id="drill", job="flights")
+    with operator.killable("drill", "its copy goes."):
+        assert ("holds its slot until its end" in capfd.readouterr().out) == (asked == "True")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.triggers.base import TriggerEvent
 
 from streambank.code.chosen import as_chosen
+from streambank.control.claims import Claims
+from streambank.driver.spec import HOLDER
 from streambank.upgrade.record import newest_upgrade
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.base import REPORT_KEY
 from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
+from streambank_airflow.triggers.base import JobTrigger
+from streambank_airflow.triggers.job import DriverStaysTrigger, JobReadyTrigger
+from streambank_airflow.watch.job import JobView
 from tests.support.airflow_face.metadata_db import one_task, run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import Managed
@@ -66,6 +73,57 @@ def test_an_upgrade_that_is_refused_fails_the_task_for_good(
     assert alert.startswith("upgrade-failed: ")
     assert running.driver_lives()
     assert as_chosen(running.job, running.control)[1] is not None, "each start keeps to the old code"
+
+
+def test_the_new_code_is_watched_in_the_triggerer(running: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def watched(kind: type[JobTrigger]) -> None:
+        wait = kind.run
+
+        async def run(self: JobTrigger) -> AsyncIterator[TriggerEvent]:
+            claim = Claims(running.control.store, HOLDER).view()
+            last = newest_upgrade(running.control)
+            seen.append((kind, claim is not None and claim.free, last and last.state))
+            async for event in wait(self):
+                yield event
+
+        monkeypatch.setattr(kind, "run", run)
+
+    watched(JobReadyTrigger)
+    watched(DriverStaysTrigger)
+    run = run_dag(dag_of(running, deferrable=True, poll_interval_s=0.05))
+    assert task_states(run) == {"upgrade": "success"}
+    assert seen == [(JobReadyTrigger, True, "swapped"), (DriverStaysTrigger, True, "swapped")]
+    result = xcom(run, "upgrade")
+    assert (result["state"], result["resumed"], result["warm"]) == ("upgraded", False, True)
+    assert result["steps"]["watch"] >= 1.0 and result["without_processing_s"] > 0
+    assert "| Upgrade | upgraded |" in xcom(run, "upgrade", REPORT_KEY)
+
+
+@pytest.mark.storm
+def test_new_code_that_dies_while_the_triggerer_watches_is_undone(
+    running: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.declare('[[jobs.flights.sinks]]\nkind = "idempotent-by-key"\n')
+    chat, look = running.declare_alerts("upgrade-failed"), DriverStaysTrigger.outcome
+    looks: list[str | None] = []
+
+    def outcome(self: DriverStaysTrigger, view: JobView) -> str | None:
+        looks.append(look(self, view))
+        if looks == [None]:
+            running.kill()
+        return looks[-1]
+
+    monkeypatch.setattr(DriverStaysTrigger, "outcome", outcome)
+    run = run_dag(dag_of(running, deferrable=True, poll_interval_s=0.05, watch_s=60.0, retries=2))
+    assert task_states(run) == {"upgrade": "failed"}
+    assert (looks[0], looks[-1]) == (None, "changed")
+    result = xcom(run, "upgrade")
+    assert (result["state"], result["code"]) == ("undone", "new-code-failed")
+    assert result["steps"]["watch"] < 60.0 and running.driver_lives()
+    (alert,) = told(chat)
+    assert alert.startswith("upgrade-failed: ")
 
 
 def test_a_form_runs_no_code_from_elsewhere(managed: Managed) -> None:

@@ -58,6 +58,7 @@ TRIGGERS: list[BaseTrigger] = [
     job.JobEndTrigger(heal=True, failures=2, watch=3, watch_id="5e0c", site="standby", **WAIT),
     job.JobWatchedTrigger(give_up_at=LATER, **WAIT),
     job.DriverGoneTrigger(epoch=3, give_up_at=LATER, **WAIT),
+    job.DriverStaysTrigger(launch_id="20261130-1", give_up_at=LATER, **WAIT),
     job.JobStatusTrigger(states=["running"], failed_states=["failed"], **WAIT),
     job.BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **WAIT),
     job.PauseTrigger(until=LATER, remember={"failures": 2}),

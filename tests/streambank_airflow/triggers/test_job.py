@@ -16,6 +16,7 @@ from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,
     DriverGoneTrigger,
+    DriverStaysTrigger,
     JobEndTrigger,
     JobReadyTrigger,
     JobWatchedTrigger,
@@ -50,6 +51,25 @@ def judged(trigger: JobTrigger, seen: JobView) -> str | None:
 )
 def test_ready_is_the_first_trigger_of_a_driver_that_lives(seen: JobView, status: str | None) -> None:
     assert judged(JobReadyTrigger(job="flights", give_up_at=LATER), seen) == status
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [
+        ({}, None),
+        ({"state": "stopping"}, None),
+        ({"state": "failed", "operation": "restart"}, None),
+        ({"health": "unhealthy"}, "changed"),
+        ({"launch_id": "other"}, "changed"),
+        ({"state": "failed"}, "changed"),
+        ({"state": "stopping", "desired": "stopped"}, "changed"),
+    ],
+)
+def test_a_driver_stays_unless_somebody_has_to_look_at_it(facts: dict[str, Any], status: str | None) -> None:
+    seen = view(**{"state": "running", "launch_id": "mine", **facts})
+    for until, then in ((LATER, status), (EARLIER, status or "late")):
+        trigger = DriverStaysTrigger(job="flights", launch_id="mine", give_up_at=until)
+        assert judged(trigger, seen) == then
 
 
 def test_a_watch_ends_where_somebody_else_watches() -> None:

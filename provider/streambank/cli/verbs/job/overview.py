@@ -49,7 +49,8 @@ def overview(
     """
     from streambank.overview.snapshot import PARTS, snapshot
 
-    found = snapshot(job_named(name, jobs), parts=PARTS if html is not None and part is None else part)
+    shown = part or (PARTS if html is not None else None)
+    found = snapshot(job_named(name, jobs), parts=shown)
     if html is not None:
         from streambank.overview.html import write_page
 
