@@ -158,13 +158,15 @@ _ARGUMENTS = {
 }
 """Option that no form has -> the argument of an operator, or the operator."""
 _PLACEHOLDERS = frozenset(
-    ("DIR", "DIRECTORY", "HOST:PORT", "JOB", "LOCATION", "N", "NAME", "OLD=NEW", "SAVEPOINT", "SITE")
+    ("DIR", "DIRECTORY", "FILE", "HOST:PORT", "JOB", "LOCATION", "N", "NAME", "OLD=NEW", "SAVEPOINT", "SITE")
 )
 """What a hint says where a person chooses."""
 _IN_SENTENCES = frozenset({"sink", "source", "mode", "into", "new-sink", "unrehearsed"})
 """Options that are looked for in any sentence. In one of an application `--job` may be its own."""
 _CHOICES = "refuse|rollback-accept|rollback|accept|fork|no-claim|claim|full|nearest|primary|standby"
-_VALUE = rf"(?:{_CHOICES}|[0-9]+[a-z]?|[^ `]+=[^ `]*\w|[A-Z]+(?:[:=][A-Z]+)*|[a-z0-9]+://[^ `]*\w)(?![\w-])"
+_VALUE = (
+    rf"(?:{_CHOICES}|[0-9]+[a-z]?|[^ `]+=[^ `]*\w|[A-Z]+(?:[:=][A-Z]+)*|(?:[a-z0-9]+:/)?/[^ `]*\w)(?![\w-])"
+)
 _OPTION = re.compile(rf"`?--(?P<flag>[a-z]+(?:-[a-z]+)*)(?: (?P<value>{_VALUE}))?`?")
 _COMMAND = re.compile(r"(?P<lead>: )?`streambank (?P<command>[^`]+)`(?! \(in a shell)")
 _FOR_A_SHELL = re.compile(r"(`streambank [^`]*` \(in a shell[^)]*\))")
@@ -220,6 +222,7 @@ HINTS = {
         "Declare a longer drill.timeout, or trigger <job>.drill with fewer --batches. If the application "
         "takes so long to come up, so does a restore."
     ),
+    "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
     "lease-held": (
         "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. A restore "
         "beside the running job takes both: *What becomes of the savepoint* (`mode`) is fork, and *Directory "
@@ -237,6 +240,10 @@ HINTS = {
         "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. If the job has "
         "replicas, trigger <job>.restore with --from nearest."
     ),
+    "no-way-back": (
+        "Trigger <job>.run once with the old code, which keeps a copy of it; or trigger <job>.upgrade with "
+        "--no-way-back: if the new code fails, a person has to bring the old one back."
+    ),
     "no-place-answers": "Bring the repository or one of its replicas back, and clear this task.",
     "no-repository": (
         "The first run of <job>.savepoint creates it; or name the directory of repository.json. If it is "
@@ -252,6 +259,12 @@ HINTS = {
         "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that is "
         "still going."
     ),
+    "other-savepoint": (
+        "Two lines of the query finished the same batch, or a file is damaged. DiagnoseStreamingJobOperator "
+        'looks at the checkpoint, VerifySavepointOperator with `level="full"` at the savepoint. If neither '
+        "finds anything, look which line is the job's: the next batch of that one has another id."
+    ),
+    "other-site-runs": "It ends by itself when it sees the records. Then trigger <job>.run again.",
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: declare "
         "compact.where, and trigger <job>.compact."
@@ -268,6 +281,11 @@ HINTS = {
     "restore-unfinished": (
         "Trigger <job>.restore for each query that is left, all but the last with *Start afterwards* off."
     ),
+    "signs-of-life": (
+        "Trigger <job>.stop and wait until nothing is written; or set `stopped` to False, which moves "
+        "unfinished writes only."
+    ),
+    "site-moved": "Look at the runs of <job>.failover, and trigger it again when they have ended.",
     "spark-failed": (
         "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 from airflow.sdk.definitions.param import ParamsDict
 
@@ -16,6 +17,8 @@ from streambank.repository.names import check_savepoint_name
 from streambank_airflow.dags.forms.daily import savepoint_form
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.operators.repository import ExpireSavepointsOperator
+from streambank_airflow.operators.rewrite.compact import CompactStateOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
 from tests.support.jobs.declared import write_jobs
 from tests.support.refuses import refuses
@@ -106,3 +109,19 @@ def test_what_is_no_number_is_said_so(number: Any) -> None:
 )
 def test_seconds_may_be_typed(said: Any, seconds: float | None) -> None:
     assert as_duration_s(said) == seconds
+
+
+def test_a_number_that_a_template_gives_needs_a_unit_where_it_decides_what_goes() -> None:
+    """A Variable of 90 may have meant days; what the DAG writes as a number is seconds, by its name."""
+    template: Any = "{{ var }}"
+    with DAG("native", schedule=None, render_template_as_native_obj=True):
+        given = CompactStateOperator(task_id="given", job="flights", idle_for_s=template)
+        written = CompactStateOperator(task_id="written", job="flights", idle_for_s=3600)
+        counted = ExpireSavepointsOperator(task_id="counted", job="flights", keep_last=template)
+    for task in (given, counted, written):
+        task.render_template_fields({"var": 90})
+    with pytest.raises(AirflowFailException, match="unit"):
+        given.read_arguments()
+    written.read_arguments()
+    counted.read_arguments()
+    assert (written.idle_for_s, counted.keep_last) == (3600.0, 90)

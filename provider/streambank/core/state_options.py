@@ -54,7 +54,7 @@ class ExpireKeysOptions:
     idle_for_s: Annotated[
         float | None,
         Option(
-            "Expire keys unchanged for this long, for example 30d, by the savepoints that there are.",
+            "Expire keys unchanged since the newest savepoint that is at least this old, for example 30d.",
             title="Remove keys idle for",
             metavar="TIME",
             needs_unit=True,

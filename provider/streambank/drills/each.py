@@ -271,7 +271,7 @@ class _Round(Procedure[DrillRequest]):
         self.drills: list[JsonDict] = []
         self.skipped: list[SkippedSavepoints] = []
         self.ended = ""
-        self.hint = ""
+        self.hints: dict[str, str] = {}
         self.left: tuple[dict[str, str], ...] = ()
         self.drilled_before: list[dict[str, str]] = []
 
@@ -304,6 +304,7 @@ class _Round(Procedure[DrillRequest]):
                     self.job.savepoint_name(next(iter(self.job.queries))),
                 )
                 self._leave(self._not_begun(none), {}, None, 1, 1)
+        failed = next((one for one in self.drills if one["passed"] is not True), {"code": ""})
         report = RoundReport(
             id=self.id,
             job=self.job.name,
@@ -317,7 +318,7 @@ class _Round(Procedure[DrillRequest]):
             why=self.request.why,
             ended=self.ended,
             left=self.left,
-            hint=self.hint,
+            hint=self.hints.get(failed["code"] or "", ""),
         )
         record = {name: one for name, one in report.to_dict().items() if name != "drills"}
         drilled = [*self.drilled_before, *(one["round"]["savepoints"] for one in self.drills)]
@@ -453,7 +454,7 @@ class _Round(Procedure[DrillRequest]):
         }
         report = replace(report, round=facts)
         leave_report(self.request, report)
-        self.hint = self.hint or report.hint
+        self.hints.setdefault(report.code or "", report.hint)
         self.drills.append(report.to_dict())
 
     def _not_begun(self, error: StreambankError) -> DrillReport:

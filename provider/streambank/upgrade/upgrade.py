@@ -465,7 +465,11 @@ class _Upgrading(UpgradeWork):
         if wait is not None:
             return max(0.0, (wait.until - utc_now()).total_seconds())
         # Where one that was interrupted is finished, another one may have to follow: that is known only here.
-        if self.leave_wait is not None and not self.upgrade.resumed:
+        if self.leave_wait is None or self.upgrade.resumed:
+            return seconds
+        if not self.control.signer.keys:
+            self.say("waiting here: without signing keys no other host may start the old code again")
+        else:
             until = utc_now() + timedelta(seconds=seconds)
             self.record()
             self.leave_wait(Wait(self.upgrade.name, step, str(self.upgrade.launch_id), until))

@@ -140,7 +140,9 @@ class FindsJobs:
         if asked is not None and name in answers:
             answer = answers[name]
             return answer or "" if asked[4] else answer
-        return super().render_template(content, context, *args, **kwargs)  # type: ignore[misc]  # a mixin
+        rendered = super().render_template(content, context, *args, **kwargs)  # type: ignore[misc]  # a mixin
+        is_number = isinstance(content, str) and type(rendered) in (int, float)
+        return str(rendered) if is_number else rendered  # read by its type, and refused where it needs a unit
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from streambank.control.claims import Claims
 from streambank.core.errors import StorageError
 from streambank.core.shape import decode
+from streambank.core.signing import VARIABLE, new_key
 from streambank.core.units import utc_now
 from streambank.declaration.objectives import PROMISES
 from streambank.driver.spec import HOLDER
@@ -106,6 +108,13 @@ def test_objectives_that_cannot_be_read_are_not_known(
     assert broken_objectives(managed.job) == ()
 
 
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With them any host can prove what ran before; to be asked for before the job."""
+    new_key(tmp_path / "signing-keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "signing-keys"))
+
+
 class Left(BaseException):
     """Stands for a process that does not wait."""
 
@@ -125,7 +134,7 @@ def left_at(managed: Managed, wait: Wait | None = None, **asked: Any) -> Wait:
     return left.value.wait
 
 
-def test_its_waits_may_be_left_and_are_gone_on_with_by_the_records(managed: Managed) -> None:
+def test_its_waits_may_be_left_and_are_gone_on_with_by_the_records(keys: None, managed: Managed) -> None:
     deploy(managed)
     first = left_at(managed)
     second = left_at(managed, first)
@@ -145,6 +154,14 @@ def test_its_waits_may_be_left_and_are_gone_on_with_by_the_records(managed: Mana
     assert again.to_dict() == done.to_dict(), "it is finished"
 
 
+def test_without_keys_no_wait_is_left_since_another_host_could_not_go_back(managed: Managed) -> None:
+    deploy(managed)
+    said: list[str] = []
+    done = upgrade(request_of(managed), leave=leave, say=said.append)
+    assert done.state == "upgraded"
+    assert sum("no other host may start the old code again" in one for one in said) == 2
+
+
 MEANWHILE: dict[str, tuple[Callable[[Managed], object], str]] = {
     "dies": (Managed.kill, "undone"),
     "is-stopped": (lambda managed: managed.stop("enough"), "stopped"),
@@ -157,7 +174,9 @@ MEANWHILE: dict[str, tuple[Callable[[Managed], object], str]] = {
     "meanwhile",
     ["dies", *(pytest.param(one, marks=pytest.mark.storm) for one in MEANWHILE if one != "dies")],
 )
-def test_who_goes_on_looks_at_what_has_happened_meanwhile(managed: Managed, meanwhile: str) -> None:
+def test_who_goes_on_looks_at_what_has_happened_meanwhile(
+    keys: None, managed: Managed, meanwhile: str
+) -> None:
     deploy(managed)
     wait = left_at(managed, left_at(managed, watch_s=60.0), watch_s=60.0)
     happens, state = MEANWHILE[meanwhile]
@@ -168,7 +187,7 @@ def test_who_goes_on_looks_at_what_has_happened_meanwhile(managed: Managed, mean
 
 
 @pytest.mark.storm
-def test_what_was_left_long_ago_is_not_undone(managed: Managed) -> None:
+def test_what_was_left_long_ago_is_not_undone(keys: None, managed: Managed) -> None:
     deploy(managed)
     wait = left_at(managed, left_at(managed))
     managed.kill()
@@ -178,7 +197,7 @@ def test_what_was_left_long_ago_is_not_undone(managed: Managed) -> None:
 
 @pytest.mark.storm
 def test_an_upgrade_that_was_interrupted_is_not_left(
-    managed: Managed, monkeypatch: pytest.MonkeyPatch
+    keys: None, managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(managed)
     with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.code.chosen import as_chosen
 from streambank.control.claims import Claims
+from streambank.core.signing import VARIABLE, new_key
 from streambank.driver.spec import HOLDER
 from streambank.upgrade.record import newest_upgrade
 from streambank_airflow.dags.jobs import build_dags
@@ -75,7 +77,16 @@ def test_an_upgrade_that_is_refused_fails_the_task_for_good(
     assert as_chosen(running.job, running.control)[1] is not None, "each start keeps to the old code"
 
 
-def test_the_new_code_is_watched_in_the_triggerer(running: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With them any host can prove what ran before; to be asked for before the job."""
+    new_key(tmp_path / "signing-keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "signing-keys"))
+
+
+def test_the_new_code_is_watched_in_the_triggerer(
+    keys: None, running: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Any] = []
 
     def watched(kind: type[JobTrigger]) -> None:
@@ -103,7 +114,7 @@ def test_the_new_code_is_watched_in_the_triggerer(running: Managed, monkeypatch:
 
 @pytest.mark.storm
 def test_new_code_that_dies_while_the_triggerer_watches_is_undone(
-    running: Managed, monkeypatch: pytest.MonkeyPatch
+    keys: None, running: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.declare('[[jobs.flights.sinks]]\nkind = "idempotent-by-key"\n')
     chat, look = running.declare_alerts("upgrade-failed"), DriverStaysTrigger.outcome

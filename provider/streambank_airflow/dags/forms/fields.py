@@ -104,7 +104,8 @@ def _field(option: OptionField, defaults: Mapping[str, Any], more: Mapping[str, 
         shown = {one: f"{one} - {said.choices[one]}" if said.choices else one for one in option.values}
         schema = {"type": "string", "enum": list(shown), "values_display": shown}
     elif option.is_duration:
-        texts.append("A duration such as `10m`.")
+        if "for example" not in said.help:
+            texts.append("A duration such as `10m`.")
         default = None if default is None else write_duration(default)
         schema = {"type": "string", "minLength": 1}
     elif get_origin(option.kind) is Mapping:
