@@ -44,8 +44,8 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
     new code running, as an upgrade that was interrupted.
 
     Args:
-        deferrable: Wait for the first batch, and until the end of the watch, in the triggerer, with
-            `poll_interval_s` between two looks.
+        deferrable: Where there are signing keys, wait for the first batch, and until the end of the watch,
+            in the triggerer, with `poll_interval_s` between two looks.
         from_form: What is said comes from a form: only an application that the job's table `upgrade` allows
             is taken, or one in the folder of the declared one, and only settings of speed and size.
 
