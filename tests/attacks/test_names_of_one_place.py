@@ -5,6 +5,7 @@ A jobs file says `s3://` where it once said `s3a://`; records and savepoints hav
 
 from __future__ import annotations
 
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def both(
 ) -> tuple[Job, Job]:
     """A job as it was declared, and as it is now."""
     before, now = request.param
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # others stage work in the usual one
     place = moto_server.use(monkeypatch).location(before)
     named = f"{now}{place.removeprefix(before)}"
     return declared(tmp_path / "before", place, "r"), declared(tmp_path / "now", named, "r")
