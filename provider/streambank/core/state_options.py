@@ -93,7 +93,7 @@ class ExpireKeysOptions:
 
 @dataclass(kw_only=True)
 class EraseOptions:
-    """Which key is erased, and where else it is looked for."""
+    """The operator whose key is erased, and the replicas to search for it."""
 
     operator: Annotated[int | None, _OPERATOR] = None
     replicas: Annotated[

@@ -235,7 +235,7 @@ LOCATED = "located"
 def launched_handle(
     control: JobControl, launch_id: str, processes: tuple[ProcessId, ...] = (), log: str | None = None
 ) -> Handle:
-    """A driver as the job's records know it, whoever launched it, and on whichever machine."""
+    """A driver that the job's records know, on any machine, launched by anybody."""
     try:
         found = decode_json(read_record(control.store, _located_key(launch_id)), "a driver's location")
     except NotFoundError:

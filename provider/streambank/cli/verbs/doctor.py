@@ -31,7 +31,7 @@ EXAMPLES = """Examples:
 
 @dataclass(kw_only=True)
 class DoctorOptions:
-    """Which checkpoint or job is looked at, beside the installation."""
+    """The checkpoint or job to examine; without one, the installation alone."""
 
     checkpoint: Annotated[
         str | None, Option("Also check this checkpoint directory.", metavar="[CHECKPOINT]", positional=True)
