@@ -30,7 +30,7 @@ def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:
 
 
 def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Split each QUERY=DIR; DIR alone will do for a job with one query.
+    """Split each QUERY=DIR; DIR alone will do for a job with one query, and may have an equals sign itself.
 
     Raises:
         InputError: One does not say which query writes it (code `bad-file-sink`).
@@ -39,7 +39,8 @@ def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str
     for each in given:
         query, _, place = each.partition("=")
         if query not in queries:
-            query, place = next(iter(queries), "") if len(queries) == 1 else "", each
+            only = next(iter(queries)) if len(queries) == 1 and not _OTHER_QUERY.match(each) else ""
+            query, place = only, each
         if not query or not place:
             raise InputError(
                 f"{each!r} does not say which query writes to which directory.",
@@ -50,6 +51,8 @@ def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str
     return found
 
 
+_OTHER_QUERY = re.compile(r"[^/=]+=(?:/|[A-Za-z][A-Za-z0-9+.-]*://)")
+"""A mistyped query before a directory that is named whole, which is no directory of such a name."""
 _OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|[^=]+)\Z", re.DOTALL)
 
 
