@@ -101,14 +101,15 @@ def measure(count: int) -> dict[str, Any]:
 
 def fill(jobs: list[str]) -> dict[str, int]:
     """Twelve DAGs and a page asset for each job, as a DAG processor leaves them; the assets' ids."""
-    from airflow.models.asset import AssetActive, AssetModel
-    from airflow.models.dag import DagModel
+    from airflow.models.asset import AssetActive, AssetModel, TaskInletAssetReference
+    from airflow.models.dag import DagModel, DagTag
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
     from sqlalchemy import insert
 
     from streambank_airflow.assets import page_asset
-    from streambank_airflow.page.rights import VERBS
+    from streambank_airflow.configuration import TAG
+    from streambank_airflow.dag_names import VERBS
 
     dags = [
         {
@@ -129,6 +130,12 @@ def fill(jobs: list[str]) -> dict[str, int]:
         session.merge(DagBundleModel(name="dags-folder"))
         session.flush()
         session.execute(insert(DagModel), dags)
+        tags = [
+            {"dag_id": dag["dag_id"], "name": name}
+            for dag in dags
+            for name in (TAG, str(dag["dag_id"]).rpartition(".")[0])
+        ]
+        session.execute(insert(DagTag), tags)
         session.execute(
             insert(AssetModel),
             [
@@ -137,6 +144,8 @@ def fill(jobs: list[str]) -> dict[str, int]:
             ],
         )
         session.execute(insert(AssetActive), [{"name": asset.name, "uri": asset.uri} for asset in assets])
+        named = [{"asset_id": ids[job], "dag_id": f"{job}.sla", "task_id": "check"} for job in jobs]
+        session.execute(insert(TaskInletAssetReference), named)
     return ids
 
 

@@ -146,7 +146,7 @@ def test_the_declaration_of_the_readme_loads(tmp_path: Path) -> None:
 @pytest.mark.airflow
 def test_the_dag_file_of_the_readme_builds_the_dags_that_it_names(tmp_path: Path) -> None:
     (declaration,) = blocks(README, "toml")
-    (dag_file,) = blocks(README, "python")
+    _, dag_file = blocks(README, "python")
     (tmp_path / "streaming_jobs.toml").write_text(declaration)
     names: dict[str, object] = {}
     exec(dag_file.replace("/opt/airflow/dags", str(tmp_path)), names)

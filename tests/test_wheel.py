@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_it_holds_its_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) 
         "streambank_spark",
         "streambank_airflow",
     }
-    assert "airflow_provider_streambank/example_dags/prove_savepoint.py" in names
+    assert "airflow_provider_streambank/example_dags/savepoint_before_batch.py" in names
     for file in ("grafana.json", "alerts.yml", "statsd_mapping.yml"):
         assert f"streambank_airflow/metrics/{file}" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
@@ -117,6 +118,15 @@ print(found.entry, found.spark_submit, found.python_path, sep="\\n")
     assert Path(entry).is_file() and Path(spark_submit).is_file()
     assert run([str(whole / "bin" / "streambank"), "programs", "run_query"], tmp_path).strip() == entry
     assert python_path == "()", "an installed package needs no help to be found"
+
+
+@pytest.mark.storm
+def test_people_test_their_dags_by_the_wheel_alone(whole: Path, tmp_path: Path) -> None:
+    for folder in ("dags", "tests"):
+        shutil.copytree(ROOT / "examples" / folder, tmp_path / folder)
+    python = str(whole / "bin" / "python")
+    said = run([python, "-m", "pytest", "-q", "tests", "-k", "runs_again_where"], tmp_path)
+    assert "1 passed" in said
 
 
 @pytest.mark.airflow

@@ -50,9 +50,13 @@ def page_asset(job: str) -> Asset:
     return Asset(name=page_name(job), uri=f"{PAGES}{job}", group=SCHEME)
 
 
-def savepoint_alias(job: str) -> AssetAlias:
-    """For tasks that may take a savepoint: an event comes through it only when one was taken."""
-    return AssetAlias(name=savepoint_asset(job).name, group=SCHEME)
+def savepoint_alias(job: str | None) -> AssetAlias:
+    """For tasks that may take a savepoint: an event comes through it only when one was taken.
+
+    Args:
+        job: None where only a run knows it: one alias stands for all such jobs.
+    """
+    return AssetAlias(f"{SCHEME}/savepoints" if job is None else savepoint_asset(job).name, group=SCHEME)
 
 
 def event_extra(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """From the engine's errors to Airflow's, by what Airflow should do next: retry, or fail the task for good.
 
 A task's page shows the exception above its traceback, and Airflow logs more after both. So the last lines of
-a failed task's log say it again in three short ones: what failed, why, and what to do.
+a failed task's log say it again in short ones: what failed, why, what caused that, and what to do.
 """
 
 from __future__ import annotations
@@ -10,17 +10,28 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from airflow.sdk import get_current_context
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowTaskTimeout,
+)
 
 from streambank.core.errors import StreambankError
+from streambank.core.units import say_duration
+from streambank_airflow.caller import running
 from streambank_airflow.hints import hint_of
 
 log = logging.getLogger("airflow.task")
 
 _HINT = re.compile(r"\s+Hint: ")
+_WORD = re.compile(r"[a-z]+[ ,]")
+_LONGER = "Give the task a longer `execution_timeout`."
+_GOES_ON = " What it has begun outside of its process, such as a driver, goes on."
+_STOPS = " The log says above whether its `stop_on_kill` could ask the job to stop at a batch boundary."
 
 
 def describe(error: StreambankError) -> str:
@@ -65,6 +76,37 @@ def airflow_failures() -> Iterator[None]:
         raise as_airflow(error) from None
 
 
+class _Told:
+    """An error of the hook in a task, where nobody catches it: its text is all that the log shows of it."""
+
+    def __str__(self: Any) -> str:
+        return describe(self)
+
+    def __reduce__(self: Any) -> tuple[object, ...]:
+        return type(self).__mro__[2], (self.message,), {"code": self.code, "hint": self.hint}
+
+
+@cache
+def _kind_in_task(kind: type[StreambankError]) -> type[StreambankError]:
+    """The kind of error that says what to do, and is never retried where that cannot help.
+
+    It stays what it was: a task that catches a `NotFoundError` of the hook, and asks it for its code, does.
+    """
+    final = () if kind.retryable else (AirflowFailException,)
+    return type(kind.__name__, (_Told, kind, *final), {"__doc__": kind.__doc__})
+
+
+@contextmanager
+def told_in_task() -> Iterator[None]:
+    """Run verbs of the hook in here: what they raise in a task says what to do, and whether to try again."""
+    try:
+        yield
+    except StreambankError as error:
+        if not isinstance(error, _Told) and running() is not None:
+            error.__class__ = _kind_in_task(type(error))  # type: ignore[arg-type]  # classes are hashable
+        raise
+
+
 def engine_error(error: object) -> StreambankError | None:
     """The engine's error behind a failure; None where there is none.
 
@@ -82,39 +124,58 @@ END_GROUP = "::endgroup::"
 
 
 def close_log(context: Mapping[str, Any]) -> None:
-    """An `on_failure_callback` and `on_retry_callback`: the log ends with what, why, and what to do.
+    """An `on_failure_callback` and `on_retry_callback`: the log ends with what, why, cause, and what to do.
 
     Args:
         context: As Airflow gives it to a callback.
     """
     raised = context.get("exception")
     task_instance: Any = context["ti"]
-    error = engine_error(raised)
-    if error is not None:
-        task = task_instance.task
-        why, hint = f"{error.message} [{error.code}]", hint_of(error, _job_of(task), _dag_of(task))
-    elif isinstance(raised, AirflowException) and _HINT.search(str(raised)):
-        why, hint = _HINT.split(str(raised), maxsplit=1)
-    else:
-        return  # not of ours: Airflow shows it as it shows all others
     task = task_instance.task
+    found = _said_by(raised, task)
+    if found is None:
+        return  # not of ours: Airflow shows it as it shows all others
+    why, cause, hint = found
     attempt, attempts = getattr(task_instance, "try_number", 1), getattr(task, "retries", 0) + 1
-    again = attempt < attempts and not isinstance(raised, AirflowFailException)
+    again = attempt < attempts and not isinstance(raised, (AirflowFailException, AirflowSensorTimeout))
     then = f"attempt {attempt} of {attempts}, Airflow tries again" if again else "Airflow does not try again"
     log.info(END_GROUP)  # Airflow runs callbacks in the group Post Execute, which its page shows folded
     log.error("What: task %s.%s failed; %s.", task.dag_id, task.task_id, then)
-    log.error("Why: %s", why)
-    if hint:
-        log.error("What to do: %s", hint)
+    # What follows the first line of a hint is quoted, the end of a driver's log: it stands above already.
+    way_out = hint.strip().partition("\n")[0]
+    if _WORD.match(way_out):  # it went on with a sentence; what is no word is a name, such as an argument's
+        way_out = way_out[0].upper() + way_out[1:]
+    for name, text in (("Why", why), ("Cause", cause), ("What to do", way_out)):
+        if text:
+            log.error("%s: %s", name, text)
+
+
+def _said_by(raised: object, task: Any) -> tuple[str, str, str] | None:
+    """Why a task failed, what caused that where it is another error, and what to do; None for none of ours.
+
+    What was raised last decides: it knows what came of the error that caused it, as that two drivers died.
+    """
+    if isinstance(raised, AirflowTaskTimeout):
+        limit = getattr(task, "execution_timeout", None)
+        after = "" if limit is None else f" of {say_duration(limit.total_seconds())}"
+        then = _STOPS if getattr(task, "stop_on_kill", False) is True else _GOES_ON
+        return f"It took longer than its execution_timeout{after}.", "", _LONGER + then
+    error = engine_error(raised)
+    inner = "" if error is None else f"{error.message} [{error.code}]"
+    way_out = "" if error is None else hint_of(error, _job_of(task), _dag_of(task))
+    if isinstance(raised, AirflowException) and not isinstance(raised, StreambankError):
+        why, *hints = _HINT.split(str(raised), maxsplit=1)
+        if error is None and not hints:
+            return None
+        is_same = why == inner
+        return why, "" if is_same else inner, way_out if is_same or not hints else hints[0]
+    return None if error is None else (inner, "", way_out)
 
 
 def _job_here() -> str | None:
     """The job of the task that runs here; None outside of a task."""
-    try:
-        task = get_current_context().get("task")
-    except RuntimeError:
-        return None
-    return _job_of(task)
+    context = running()
+    return None if context is None else _job_of(context.get("task"))
 
 
 def _dag_of(task: Any) -> object:

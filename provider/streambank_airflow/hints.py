@@ -31,7 +31,7 @@ from streambank.core.verb_options import (
     StopOptions,
     UpgradeOptions,
 )
-from streambank_airflow.configuration import TAG
+from streambank_airflow.dag_names import is_tagged
 
 
 class Verb(NamedTuple):
@@ -80,6 +80,15 @@ VERBS = {
 """Verb of the command line -> what does it in Airflow. A person with a shell does the others."""
 OPERATORS = {verb.dag: verb.operator for verb in VERBS.values() if verb.dag}
 """Verb of a job's DAG -> the operator that does it in a DAG of one's own."""
+WORKS = {operator: dag for dag, operator in OPERATORS.items()} | {
+    "BootstrapStateOperator": "bootstrap",
+    "CompactCheckpointOperator": "compact",
+    "KeepStreamingJobRunningOperator": "run",
+    "RestartStreamingJobOperator": "run",
+    "RestoreStreamingJobOperator": "restore",
+    "TransformStateOperator": "transform",
+}
+"""Operator -> the verb of the DAG that does the same."""
 _ON_THE_PAGE = re.compile(r"list|job status( [^ -][^ ]*)?")
 """Commands that show what the job's page shows."""
 _ALWAYS = frozenset({"all", "generation"})
@@ -234,7 +243,8 @@ HINTS = {
     ),
     "no-declaration": (
         "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, in the "
-        "environment variable STREAMBANK_JOBS, or as [streambank] jobs in Airflow's configuration."
+        "environment variable STREAMBANK_JOBS, or as [streambank] jobs in Airflow's configuration; or "
+        "declare the job in the DAG, as the operator's `declaration`."
     ),
     "no-good-savepoint": (
         "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. If the job has "
@@ -490,7 +500,9 @@ def is_own_dag(dag: object = None) -> bool:
             dag = getattr(get_current_context().get("task"), "dag", None)
         except (RuntimeError, ValueError):
             return False
-    return dag is not None and TAG not in (getattr(dag, "tags", None) or ())
+    if dag is None:
+        return False
+    return not is_tagged(str(getattr(dag, "dag_id", "")), getattr(dag, "tags", None) or ())
 
 
 def _named(hint: str, job: str | None, *, own: bool) -> str:
@@ -498,14 +510,14 @@ def _named(hint: str, job: str | None, *, own: bool) -> str:
     if own:
         names = "|".join(re.escape(one) for one in ("<job>", job) if one)
         dag = rf"`?(?:{names})\.({'|'.join(OPERATORS)})\b(?!\.\w)`?"
-        hint = re.sub(rf"\b(?:unpause and )?([Tt])rigger {dag}", _run_it, hint)
+        hint = re.sub(rf"\b(?:([Uu])npause and )?([Tt])rigger {dag}", _run_it, hint)
         hint = re.sub(r"\btrigger it\b", "run it", hint)
         hint = re.sub(dag, lambda match: OPERATORS[match[1]], hint)
     return hint.replace("<job>", job) if job else hint
 
 
 def _run_it(match: re.Match[str]) -> str:
-    return f"{'Run' if match[1] == 'T' else 'run'} {OPERATORS[match[2]]}"
+    return f"{'Run' if (match[1] or match[2]).isupper() else 'run'} {OPERATORS[match[3]]}"
 
 
 def speaks_cli(text: str) -> bool:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from streambank.recovery.together import TogetherPlan
 
 
-def plan_markdown(plan: TogetherPlan, offered: Sequence[Choice] = ()) -> str:
+def plan_markdown(plan: TogetherPlan, offered: Sequence[Choice] | None = None) -> str:
     """A restore's plan as a person reads it before approving: of several queries a table of each.
 
     Args:
-        offered: What they may choose, where that is more than yes or no.
+        offered: What they may choose; None where nobody is asked.
     """
-    plans, choices = plan.plans, shown_choices(offered)
+    plans, choices = plan.plans, "" if offered is None else shown_choices(offered)
     if len(plans) == 1:
         (only,) = plans.values()
         return f"{rows_table([*only.shown_rows(), *_alive(plans)])}{choices}"

@@ -33,7 +33,6 @@ from streambank.recovery.restore import plan_restore
 from streambank.recovery.together import TogetherPlan
 from streambank.repository.catalog import batch_of_id
 from streambank.repository.repository import Repository
-from streambank.retention.policy import Policy
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
@@ -305,7 +304,7 @@ def test_it_takes_no_place_from_the_job_s_own_where_savepoints_expire(job: Job, 
     succeed("expire", "-r", job.repository, "--jobs", job.source, "--keep-last", "1")
     assert {one.savepoint for one in job.open_repository().candidates(job.name)} == {own, other}
     verbs = RepositoryVerbs(DeclaredJobs("streambank_default", job.source, None))
-    verbs.expire(job.name, Policy(keep_last=1), dry_run=False, by=BY)
+    verbs.expire(job.name, keep_last=1, by=BY)
     assert chosen(job, "latest-good").manifest.savepoint == own
     succeed("expire", "-r", job.repository, "--job", job.name, "--keep-last", "1")
     assert [one.savepoint for one in job.open_repository().candidates(job.name)] == [other], "undeclared"

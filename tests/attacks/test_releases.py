@@ -23,7 +23,7 @@ from streambank.driver.spec import (
     write_launch,
 )
 from streambank.upgrade.record import upgrading
-from streambank_spark.runner.held import NotNeededError, until_released
+from streambank_spark.runner.until_released import NotNeededError, until_released
 from tests.support.jobs.declared import BY, declare
 from tests.support.refuses import refuses
 

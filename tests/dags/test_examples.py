@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.storage import open_store
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
@@ -29,7 +30,7 @@ DAY = datetime(2013, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def examples(project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DagBag:
     monkeypatch.setenv("STREAMBANK_HOME", str(tmp_path))
-    return DagBag(str(project_root / "examples"))
+    return DagBag(str(project_root / "examples" / "dags" / "batch_after_watermark.py"))
 
 
 def event(start: str | None, end: str) -> Any:
@@ -123,6 +124,14 @@ def test_hours_are_summed_up_by_the_events_of_their_asset(examples: DagBag, tmp_
     assert (found["scheduled"], found["end"]) == (7, "2013-01-01T02:00:00+00:00")
 
 
+def test_a_run_of_hours_that_a_person_has_triggered_is_skipped(examples: DagBag) -> None:
+    dag: Any = examples.dags["flights.hours"]
+    (asset,) = dag.timetable.asset_condition.objects
+
+    with pytest.raises(AirflowSkipException, match="only an event of the asset"):
+        dag.get_task("report").python_callable(triggering_asset_events=ByAsset({asset.uri: []}))
+
+
 @pytest.fixture
 def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
     with managed_job(tmp_path, monkeypatch) as job:
@@ -150,7 +159,6 @@ def test_airflow_finds_the_shipped_examples_without_a_traceback(
 ) -> None:
     assert set(shipped) == {
         "streambank_savepoint_before_batch",
-        "streambank_prove_savepoint",
         "streambank_wait_for_batch",
     }
     assert "Could not load provider module airflow_provider_streambank" not in caplog.text
@@ -161,18 +169,6 @@ def test_batch_work_follows_a_savepoint(shipped: dict[str, DAG]) -> None:
     run = run_dag(shipped["streambank_savepoint_before_batch"])
     assert set(task_states(run).values()) == {"success"}
     assert xcom(run, "report").endswith(xcom(run, "take", "savepoint"))
-
-
-@pytest.mark.storm
-def test_a_savepoint_is_proved_beside_the_job(
-    shipped: dict[str, DAG], managed: Managed, tmp_path: Path
-) -> None:
-    run_dag(shipped["streambank_savepoint_before_batch"])
-    proof = tmp_path / "proof"
-    run = run_dag(shipped["streambank_prove_savepoint"], run_conf={"directory": str(proof)})
-    assert set(task_states(run).values()) == {"success"}
-    assert xcom(run, "restore", "location").endswith("/proof")
-    assert not proof.exists() and managed.driver_lives()
 
 
 def test_work_starts_with_the_next_batch(shipped: dict[str, DAG]) -> None:

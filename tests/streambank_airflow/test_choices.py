@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.core.verb_options import TakeOptions
 from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StopStreamingJobOperator
@@ -84,4 +83,4 @@ def test_the_hook_takes_nothing_unknown_for_the_default(tmp_path: Path) -> None:
     wrong: Any = "saef"
     for checkpoint in (None, str(tmp_path / "ck")):
         with refuses(InputError, "bad-choice"):
-            hook.savepoints.take("flights", TakeOptions(closure=wrong), checkpoint=checkpoint, by={})
+            hook.savepoints.take("flights", closure=wrong, checkpoint=checkpoint)

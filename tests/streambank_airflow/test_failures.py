@@ -97,7 +97,7 @@ def test_a_refusal_of_our_own_ends_the_log_alike(caplog: pytest.LogCaptureFixtur
     assert last_errors(caplog) == [
         "What: task flights.restore.approve failed; Airflow does not try again.",
         "Why: The plan is old. Nothing was changed.",
-        "What to do: trigger it again.",
+        "What to do: Trigger it again.",
     ]
 
 

@@ -525,6 +525,12 @@ def test_the_ways_out_that_the_engine_found_are_kept_in_their_order(
     assert in_words(hint, "orders", OWN) == own, "of a warning, too"
 
 
+def test_a_job_that_does_not_run_is_not_unpaused_in_a_dag_of_ones_own() -> None:
+    assert in_words("Unpause and trigger `<job>.run`, or wait.", "orders", OWN) == (
+        "Run StartStreamingJobOperator, or wait."
+    )
+
+
 def test_what_a_crash_loop_says_names_operators_in_a_dag_of_ones_own() -> None:
     text = "Hint: repair the cause and trigger orders.run again, restore the savepoint with orders.restore."
     assert in_words(text, "orders", OWN) == (

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from streambank.core.units import utc_now
-from streambank.core.verb_options import TakeOptions
 from streambank.repository.manifest import Manifest
 from streambank_airflow.lineage import (
     Dataset,
@@ -110,7 +109,7 @@ def test_what_was_done_names_what_was_read_and_written(managed: Managed) -> None
 
     managed.start(until=3)
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
-    taken = hook.savepoints.take("flights", TakeOptions(), by={})
+    taken = hook.savepoints.take("flights", by={}).to_dict()
     checkpoint = Dataset("file", str(managed.checkpoint))
     saved = f"{managed.folder}/repository/savepoints/flights"
 

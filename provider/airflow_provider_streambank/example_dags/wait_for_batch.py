@@ -11,12 +11,10 @@ from airflow.sdk import DAG
 from streambank_airflow.sensors.job import BatchCommittedSensor
 
 with DAG("streambank_wait_for_batch", schedule=None, tags={"streambank", "example"}, doc_md=__doc__):
-    committed = BatchCommittedSensor(
-        task_id="committed", job="flights", failed_states=["failed"], deferrable=True
-    )
+    committed = BatchCommittedSensor(task_id="committed", job="flights", deferrable=True)
     report = BashOperator(
         task_id="report",
         bash_command="echo batch $BATCH is committed",
-        env={"BATCH": "{{ ti.xcom_pull(task_ids='committed')['batch'] }}"},
+        env={"BATCH": str(committed.output["batch"])},
     )
     committed >> report

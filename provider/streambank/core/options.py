@@ -12,6 +12,7 @@ import re
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from datetime import timedelta
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -114,7 +115,7 @@ class OptionField:
             return as_bool(value, self.name)
         if as_text(value) is None:
             if self.default is None and not self.optional:
-                raise InputError(f"{self.name} must not be empty.", code="bad-option", hint=_HINT)
+                raise self.missing()
             return None if self.optional or self.default is None else self.default()
         if self.is_duration:
             needs_unit = self.option is not None and self.option.needs_unit
@@ -127,9 +128,13 @@ class OptionField:
             return check_choice(value, self.name, self.values)
         if kind is str:
             return as_text(value)
-        if origin is Mapping:
+        if origin is Mapping and Any not in get_args(kind):
             return as_texts_by_name(value, self.name)
         return tuple(as_texts(value)) if origin in (tuple, Sequence) else value
+
+    def missing(self) -> InputError:
+        """What is said where it has to be given, and is not."""
+        return InputError(f"{self.name} must not be empty.", code="bad-option", hint=_HINT)
 
     def _at_least(self, number: Any) -> Any:
         least = None if self.option is None else self.option.least
@@ -140,11 +145,20 @@ class OptionField:
         return number
 
 
+def fields_of(request: type[Any]) -> tuple[OptionField, ...]:
+    """All fields of a dataclass, in their order, also those that are no options."""
+    hints = get_type_hints(request, include_extras=True)
+    return tuple(OptionField.of(each.name, hints[each.name], default_of(each)) for each in fields(request))
+
+
 def options_of(request: type[Any]) -> tuple[OptionField, ...]:
     """The options that a dataclass declares, in their order."""
-    hints = get_type_hints(request, include_extras=True)
-    found = (OptionField.of(each.name, hints[each.name], default_of(each)) for each in fields(request))
-    return tuple(each for each in found if each.option is not None)
+    return tuple(each for each in fields_of(request) if each.option is not None)
+
+
+def values_of(asked: object, options: type[Any]) -> dict[str, Any]:
+    """What an object says of the options that a dataclass declares, by their names."""
+    return {one.name: getattr(asked, one.name) for one in options_of(options)}
 
 
 def flag_of(option: OptionField) -> str:
@@ -223,7 +237,7 @@ def as_integer(value: Any, option: str) -> int | None:
 
 
 def as_duration_s(value: Any, *, needs_unit: bool = False) -> float | None:
-    """Seconds, or a text such as `30m`, that may have come through a template; None for nothing.
+    """Seconds, a `timedelta`, a text such as `30m`, that may have come through a template; None for nothing.
 
     A text that is a bare number is refused where it `needs_unit`.
 
@@ -232,6 +246,8 @@ def as_duration_s(value: Any, *, needs_unit: bool = False) -> float | None:
     """
     from streambank.core.units import parse_duration_s
 
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, int | float):
         return as_number(value, "A length of time")
     text = as_text(value)

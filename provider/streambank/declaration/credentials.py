@@ -9,9 +9,12 @@ JDBC or in options of Java.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from streambank.declaration.fields import Fields
+from streambank.core.environment import is_variable
+from streambank.declaration.fields import LOOKED_UP_LATER, Fields, GivenSource
+from streambank.kafka.secrets import is_secret
 
 _CREDENTIAL = re.compile(
     r"secret|passw|passphrase|token|access[._-]?key|credentials?$|auth\.pass$|jaas\.config$"
@@ -85,6 +88,55 @@ def refuse_credentials(settings: Mapping[str, str], fields: Fields, table: str =
                 "Leave it out: credentials come from the environment (AWS_PROFILE, AWS_ACCESS_KEY_ID, what "
                 "`env` names), from a role, or from files of Hadoop or Java.",
             )
+
+
+def refuse_written(given: Mapping[str, Any]) -> None:
+    """Refuse a declaration that holds a credential as it is written in Python, before anything stores it.
+
+    What is refused is what a reader refuses, who comes too late for a DAG: Airflow has stored it by then.
+
+    Args:
+        given: The fields of a job's table; values that only a run knows may be anything.
+
+    Raises:
+        InputError: It does (code `bad-declaration`); the message names the setting, not its value.
+    """
+    source = GivenSource(given)
+    for path, table in _tables(given, ("jobs", str(given.get("name")))):
+        if len(path) == 2:
+            continue  # the job's own fields
+        texts, above = dict(_texts(table)), Fields({}, path[:-1], source)
+        if path[-1] in ("spark", "settings"):
+            refuse_credentials(texts, above, path[-1])
+        for name, value in texts.items():
+            is_known = is_secret(name) if path[-2:] == ("kafka", "config") else is_credential(name, value)
+            looked_up = path[-2:] in LOOKED_UP_LATER or (*path[-1:], name) in LOOKED_UP_LATER
+            if looked_up and is_known and not is_variable(value):
+                raise source.mistake(
+                    (*path, name),
+                    "it holds a secret, and declarations are stored",
+                    'Take the whole value from the environment, without a default: "${NAME}".',
+                )
+
+
+def _tables(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Each table in a declaration, and where it stands."""
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tables(one, path)
+    elif isinstance(value, Mapping):
+        yield path, value
+        for name, one in value.items():
+            yield from _tables(one, (*path, str(name)))
+
+
+def _texts(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of a table of settings, by their names in dots."""
+    for name, one in table.items():
+        if isinstance(one, Mapping):
+            yield from _texts(one, f"{prefix}{name}.")
+        elif isinstance(one, str):
+            yield prefix + str(name), one
 
 
 def read_environment(fields: Fields) -> tuple[str, ...]:

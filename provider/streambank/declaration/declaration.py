@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -76,7 +77,7 @@ class Job:
         redirects: Where its queries write instead of where the application says, by name. Not declared: a
             copy of a job has it, such as that of a drill.
         replays: Batches of the live job that a copy executes again, by query. Not declared either.
-        source: The file that declares it, with the `line` of its table.
+        source: The file that declares it, with the `line` of its table; empty where that is no file.
     """
 
     name: str
@@ -129,6 +130,11 @@ class Job:
     replays: Mapping[str, Replay] = field(default_factory=dict)
     source: str = ""
     line: int = 0
+
+    @property
+    def declared_in(self) -> str:
+        """Where it is declared, for people."""
+        return self.source or "its declaration"
 
     @property
     def query_names(self) -> tuple[str | None, ...]:
@@ -201,7 +207,7 @@ class Job:
             raise InputError(
                 f"Job {self.name} declares no standby.",
                 code="no-standby",
-                hint=f"Declare one: [jobs.{self.name}.standby] in {self.source}.",
+                hint=f"Declare one: [jobs.{self.name}.standby] in {self.declared_in}.",
             )
         if site == PRIMARY:
             return primary
@@ -330,7 +336,7 @@ class Job:
             raise RefusedError(
                 f"Job {self.name} has to be signed, and this installation has no key.",
                 code="signing-key-missing",
-                hint=f"Name the file with the keys in {VARIABLE}; {self.source} says `signed`.",
+                hint=f"Name the file with the keys in {VARIABLE}; {self.declared_in} says `signed`.",
             )
 
 
@@ -348,7 +354,7 @@ class BrokenJob:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """A whole jobs file.
+    """A whole jobs file, or what is given instead of one.
 
     Attributes:
         control: URI of the control location of jobs that declare none of their own; None for the default.
@@ -411,10 +417,12 @@ class Declarations:
         if name in self.broken:
             raise copy(self.broken[name].error)
         if name not in self.jobs:
+            near = difflib.get_close_matches(name, self.jobs, 1)
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",
                 code="no-such-job",
-                hint=f"Declared: {', '.join(self.jobs) or 'none'}.",
+                hint=(f"Did you mean {near[0]}? " if near else "")
+                + f"Declared: {', '.join(self.jobs) or 'none'}.",
             )
         return self.jobs[name]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streambank.core.environment import fill_in
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, NotFoundError
 from streambank.core.python310 import UTC, parse_toml
 from streambank.core.units import number_or_none, parse_duration_s
 from streambank.core.zones import check_time_zone, time_zone
-from streambank.storage import normalize_location, scheme_of
+from streambank.storage import normalize_location, open_store, scheme_of
 
 _MISSPELT = 0.75
 """How alike two names are of which one is taken for the other, misspelt."""
@@ -31,12 +31,24 @@ _CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
 
 
 class Source:
-    """A declaration file, as far as messages and relative paths need it."""
+    """A declaration file, as far as messages and relative paths need it.
 
-    def __init__(self, path: Path, lines: TomlLines) -> None:
+    Attributes:
+        folder: Where relative paths in it are taken from; None where nothing says that.
+    """
+
+    def __init__(self, path: str, lines: TomlLines, folder: Path | None) -> None:
         self.path = path
-        self.folder = path.resolve().parent
+        self.folder = folder
         self.lines = lines
+
+    def has(self, path: tuple[str, ...]) -> bool:
+        """Whether the field itself stands there, and is not from `[defaults]`."""
+        return self.lines.has(path)
+
+    def called(self, path: tuple[str, ...]) -> str:
+        """What messages call a table."""
+        return f"[{'.'.join(path)}]"
 
     def line(self, path: tuple[str, ...]) -> int:
         """The line of a field; that of `[defaults]` where a job got it from there."""
@@ -60,6 +72,69 @@ class Source:
         except InputError as error:
             raise self.mistake(path, error.message.rstrip("."), error.hint) from error
 
+    def absolute(self, value: str) -> Path:
+        """A path; a relative one is taken from the folder.
+
+        Raises:
+            InputError: It is relative, and there is no folder (code `bad-declaration`).
+        """
+        path = Path(value).expanduser()
+        if self.folder is None and not path.is_absolute():
+            raise InputError(
+                f"{value!r} is a relative path, and nothing says from which folder.",
+                code="bad-declaration",
+                hint="Write an absolute path or a URI; or `folder`, in a declaration that is no file.",
+            )
+        return path if self.folder is None else self.folder / path
+
+    def place(self, value: str) -> Path:
+        """A path at which something is kept."""
+        return self.absolute(value)
+
+
+class GivenSource(Source):
+    """A declaration that stands in no file: one job's fields, as data.
+
+    Args:
+        folder: What it names as its folder.
+        dag_folder: The folder of the DAG file, for code alone. It may be another one with each version of the
+            DAG and on each machine: the job would begin from nothing there, beside its own driver.
+    """
+
+    def __init__(
+        self, data: Mapping[str, Any], folder: Path | None = None, dag_folder: Path | None = None
+    ) -> None:
+        super().__init__("", TomlLines(""), folder or dag_folder)
+        self._data = data
+        self._of_dag = folder is None and dag_folder is not None
+
+    def place(self, value: str) -> Path:
+        if self._of_dag and not Path(value).expanduser().is_absolute():
+            raise InputError(
+                f"{value!r} is a relative path, and the folder of a DAG file may change with its version.",
+                code="bad-declaration",
+                hint="Write an absolute path or a URI; or the `folder` of the declaration.",
+            )
+        return self.absolute(value)
+
+    def has(self, path: tuple[str, ...]) -> bool:
+        found: Any = self._data
+        for name in path[2:]:
+            if not isinstance(found, Mapping) or name not in found:
+                return False
+            found = found[name]
+        return True
+
+    def called(self, path: tuple[str, ...]) -> str:
+        return ".".join(path[2:]) or "it"
+
+    def line(self, path: tuple[str, ...]) -> int:
+        return 0
+
+    def mistake(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+        where = "".join(f"{one}: " for one in (".".join(path[2:]),) if one)
+        return InputError(f"Declaration of job {path[1]}: {where}{what}.", code="bad-declaration", hint=hint)
+
 
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
     """Every string with its variables filled in (core/environment.py).
@@ -70,7 +145,7 @@ def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
     """
-    if path[-2:] in _LOOKED_UP_LATER:
+    if path[-2:] in LOOKED_UP_LATER:
         return value
     if isinstance(value, dict):
         return {name: expand(one, source, (*path, name), variables) for name, one in value.items()}
@@ -82,7 +157,8 @@ def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping
     return fill_in(value, variables, lambda what, hint: source.mistake(path, what, hint))
 
 
-_LOOKED_UP_LATER = (("kafka", "config"), ("sinks", "url"), ("sinks", "catalog"), ("sinks", "options"))
+LOOKED_UP_LATER = (("kafka", "config"), ("sinks", "url"), ("sinks", "catalog"), ("sinks", "options"))
+"""What may name a secret of the environment."""
 
 
 class Fields:
@@ -123,7 +199,7 @@ class Fields:
             unread = [one for one in self.data if one not in self._known]
             for near in difflib.get_close_matches(name, unread, 1, cutoff=_MISSPELT):
                 raise self.mistake(near, "there is no such field", f"Did you mean {name}?")
-            raise self.mistake(name, "it is missing", f"Add {name} to [{'.'.join(self.path)}].")
+            raise self.mistake(name, "it is missing", f"Add {name} to {self.source.called(self.path)}.")
         return value
 
     def text(self, name: str) -> str | None:
@@ -179,7 +255,11 @@ class Fields:
 
     def moment(self, name: str, zone: str | None) -> datetime | None:
         """A time, in UTC; one that says no time zone is by the clocks of `zone`, if there is one."""
-        value: datetime | None = self._get(name, datetime, "a time such as 2026-12-01T00:00:00Z")
+        found = self.data.get(name)
+        if isinstance(found, str) and isinstance(self.source, GivenSource):  # JSON has no times
+            value: datetime | None = self.parsed(name, _A_TIME, _parse_moment)
+        else:
+            value = self._get(name, datetime, _A_TIME)
         if value is None:
             return None
         if value.tzinfo is None:
@@ -212,7 +292,7 @@ class Fields:
     def file(self, name: str) -> str | None:
         """An absolute path; a relative one is taken from the declaration's folder."""
         value = self.text(name)
-        return None if value is None else str(self._absolute(value))
+        return None if value is None else self.checked(name, lambda: str(self.source.absolute(value)))
 
     def interpreter(self, name: str) -> str | None:
         """An interpreter: a name, or a path, whose links stay as they are.
@@ -222,7 +302,7 @@ class Fields:
         value = self.text(name)
         if value is None or "/" not in value:
             return value
-        return str(self.source.folder / Path(value).expanduser())
+        return self.checked(name, lambda: str(self.source.absolute(value)))
 
     def location(self, name: str) -> str | None:
         """A location as a canonical URI; a relative path is taken from the declaration's folder."""
@@ -239,12 +319,9 @@ class Fields:
 
         def location() -> str:
             relative = scheme_of(value) == "file" and not value.startswith("file:")
-            return normalize_location(self._absolute(value) if relative else value)
+            return normalize_location(self.source.place(value) if relative else value)
 
         return self.checked(name, location)
-
-    def _absolute(self, value: str) -> Path:
-        return self.source.folder / Path(value).expanduser()
 
     def settings(self, name: str) -> dict[str, str]:
         """A table of plain values, as the strings that Spark takes them; `"a.b" = 1` is `a.b = 1`."""
@@ -300,6 +377,17 @@ class Fields:
                 )
 
 
+_A_TIME = "a time such as 2026-12-01T00:00:00Z"
+
+
+def _parse_moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))
+    except ValueError:
+        hint = "Write date and time, and Z or +01:00 behind it."
+        raise InputError(f"{text!r} is not {_A_TIME}.", code="bad-declaration", hint=hint) from None
+
+
 def _kind(value: object) -> str:
     kinds = {bool: "a boolean", str: "a string", int: "a number", float: "a number", list: "a list"}
     return kinds.get(type(value), "a value of another kind")
@@ -316,22 +404,22 @@ def merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def read_text(path: Path) -> str:
-    """The text of a declaration file.
+def read_text(path: str) -> str:
+    """The text of a declaration file, on this machine or (by its URI) in a storage.
 
     Raises:
         InputError: It cannot be read (code `no-declaration`).
+        StorageError: Its storage is not reached.
     """
-    return _readable(path, lambda: path.read_text(encoding="utf-8"))
-
-
-def _readable(path: Path, read: Callable[[], str]) -> str:
     try:
-        return read()
-    except (OSError, UnicodeDecodeError) as error:
+        if scheme_of(path) == "file":
+            return Path(path).read_text(encoding="utf-8")
+        folder, _, name = path.rpartition("/")
+        return open_store(folder).read(name).decode()
+    except (OSError, UnicodeDecodeError, NotFoundError) as error:
         cause = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise InputError(
-            f"The jobs file {path} cannot be read: {cause}.",
+            f"The jobs file {path} cannot be read: {cause.rstrip('.')}.",
             code="no-declaration",
             hint="Name the file with --jobs, or in STREAMBANK_JOBS.",
         ) from error

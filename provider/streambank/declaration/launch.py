@@ -142,7 +142,7 @@ def read_launch_policy(
     if defaults:
         return LaunchPolicy(master=master or LOCAL_MASTER)
     own = {name: value for name, value in found.items() if value is not None}
-    inherited = {name for name in own if not fields.source.lines.has((*fields.path, name))}
+    inherited = {name for name in own if not fields.source.has((*fields.path, name))}
     if connection is not None and "master" not in own and "on" not in own:
         return LaunchPolicy(master=None, connection=connection, declared=own)
     more = {} if connection is None else {"connection": connection, "declared": own}

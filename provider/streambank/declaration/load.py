@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from streambank.declaration.airflow import AirflowPolicy
 from streambank.declaration.credentials import read_environment, refuse_credentials
 from streambank.declaration.declaration import BrokenJob, Declarations, Job
 from streambank.declaration.drill import DrillPolicy
-from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
+from streambank.declaration.fields import Fields, GivenSource, Source, TomlLines, expand, merge, read_text
 from streambank.declaration.health import read_health
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, check_cluster_name, read_launch_policy
@@ -42,12 +43,28 @@ from streambank.declaration.shared import refuse_shared
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import read_sla, with_usual, without_copies
 from streambank.declaration.state import read_changes, read_compact, read_hot_keys, read_state
+from streambank.storage import local_path, normalize_location, scheme_of
 
 _APART = (
     ("spark.master", "master", "master"),
     ("spark.submit.deployMode", "deploy mode", "launch.deploy_mode"),
 )
 """Settings of Spark that are fields of a job: how people call them, and the fields."""
+
+
+_VARIABLES: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar(
+    "streambank_variables", default=lambda: os.environ
+)
+
+
+@contextmanager
+def using_variables(known: Callable[[], Mapping[str, str]]) -> Iterator[None]:
+    """Let what is read fill in these values by default, in place of the environment, for a `with` block."""
+    token = _VARIABLES.set(known)
+    try:
+        yield
+    finally:
+        _VARIABLES.reset(token)
 
 
 def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
@@ -63,13 +80,13 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     """Read and check a jobs file. A mistake in one job takes no other job away: it is left in `broken`.
 
     Args:
-        variables: What `${NAME}` stands for; the environment by default.
+        variables: What `${NAME}` stands for; by default the environment, or what `using_variables` says.
 
     Raises:
         InputError: It cannot be read (code `no-declaration`) or something in it is wrong (`bad-declaration`);
             the message names file, line and field.
     """
-    file = Path(path)
+    file, folder = _place(path)
     text = read_text(file)
     try:
         data = parse_toml(text)
@@ -79,8 +96,8 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
             code="bad-declaration",
             hint="Repair that line; docs/reference/jobs.md shows how a job is declared.",
         ) from error
-    source = Source(file, TomlLines(text))
-    known = os.environ if variables is None else variables
+    source = Source(file, TomlLines(text), folder)
+    known = _VARIABLES.get()() if variables is None else variables
     given = {
         name: value if name == "jobs" else expand(value, source, (name,), known)
         for name, value in data.items()
@@ -109,7 +126,78 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     maintenance = read_policy(top.table("maintenance"), MaintenancePolicy) if "maintenance" in data else None
     top.done()
     refuse_shared(jobs, source)
-    return Declarations(str(file), repository, control, jobs, maintenance, broken)
+    return Declarations(file, repository, control, jobs, maintenance, broken)
+
+
+def _place(path: str | os.PathLike[str]) -> tuple[str, Path | None]:
+    """A jobs file as messages name it, and the folder of relative paths in it; none of one in a storage."""
+    named = os.fspath(path)
+    if scheme_of(named) != "file":
+        return named, None
+    file = Path(named) if not named.startswith("file:") else local_path(named)
+    assert file is not None, "its scheme is file"
+    return str(file), file.resolve().parent
+
+
+def read_given(
+    given: Iterable[Mapping[str, Any]],
+    *,
+    repository: str | Callable[[Mapping[str, Any]], str | None] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Declarations:
+    """Read and check declarations that stand in no file, each the fields of one job's table.
+
+    Besides them one has `name`, and may have `repository`, `control`, and `folder`, from which relative paths
+    in it are taken; those of code from `dag_folder` without it. A mistake in one takes no other job away, as
+    in a file.
+
+    Args:
+        repository: That of those that name none; or what says it of such a one, by its fields.
+        variables: What `${NAME}` stands for; by default the environment, or what `using_variables` says.
+
+    Raises:
+        InputError: One has no name that a job can have, two have the same, or share what they must not (code
+            `bad-declaration`).
+    """
+    known = _VARIABLES.get()() if variables is None else variables
+    jobs: dict[str, Job] = {}
+    broken: dict[str, BrokenJob] = {}
+    for data in given:
+        name, path = _name_of(data), ("jobs", _name_of(data))
+        if name in jobs or name in broken:
+            raise GivenSource({}).mistake(path, "there are two", "Give each job its own name.")
+        source = GivenSource(data)
+        try:
+            filled = expand({**data}, source, path, known)
+            beside = filled.pop("dag_folder", None)
+            folder = Fields(filled, path, source).file("folder")  # a relative one is refused: no file has it
+            folders = [Path(one) if isinstance(one, str) else None for one in (folder, beside)]
+            source = GivenSource(data, *folders)
+            fields = Fields(filled, path, source)
+            for known_to_all in ("name", "folder"):
+                fields.text(known_to_all)
+            place = fields.location("repository")
+            if place is None and (usual := repository(filled) if callable(repository) else repository):
+                place = normalize_location(usual)
+            jobs[name] = _read_job(fields, name, fields.required("repository", place), None)
+        except InputError as error:
+            broken[name] = BrokenJob(
+                error, _nameless(error, name, source, "/not-known", None, data.get("notify"), known)
+            )
+    refuse_shared(jobs, GivenSource({}))
+    shared = repository if isinstance(repository, str) else ""
+    return Declarations("What is given as declaration", shared, None, jobs, None, broken)
+
+
+def _name_of(data: Mapping[str, Any]) -> str:
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        raise InputError(
+            "A declaration has no name.",
+            code="bad-declaration",
+            hint='Name the job in it, {"name": "orders", ...}, or beside it, job="orders".',
+        )
+    return name
 
 
 def _nameless(
@@ -127,7 +215,7 @@ def _nameless(
         InputError: Its name is the mistake: then there is no such job.
     """
     path = ("jobs", name)
-    known = {"application": "not-known", "checkpoint": "not-known"}
+    known = {"application": "/not-known", "checkpoint": "/not-known"}
     try:
         job = _read_job(Fields(known, path, source), name, repository, control)
     except InputError:
@@ -173,7 +261,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         master=launch.master or LOCAL_MASTER,
         spark=spark,
         env=read_environment(fields),
-        working_dir=fields.file("working_dir") or str(fields.source.folder),
+        working_dir=fields.file("working_dir") or _working_dir(fields.source, application or ""),
         description=fields.text("description") or "",
         tags=fields.texts("tags") or (),
         time_zone=time_zone,
@@ -201,7 +289,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         launch=launch,
         notify=read_notify(fields, kinds=True),
         signed=fields.boolean("signed") or False,
-        source=str(fields.source.path),
+        source=fields.source.path,
         line=fields.source.line(fields.path),
     )
     standby = fields.table("standby")
@@ -220,6 +308,13 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
     if name is not None:
         refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
     return job
+
+
+def _working_dir(source: Source, application: str) -> str:
+    """That of a file is its folder; else the application's: a DAG's folder may go with a version of it."""
+    if source.folder is not None and not isinstance(source, GivenSource):
+        return str(source.folder)
+    return str(Path(application).parent)
 
 
 def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:

@@ -131,7 +131,7 @@ def refuse_silent(fields: Fields, declared: tuple[Notify, ...], silent: Mapping[
     Raises:
         InputError: There is one (code `bad-declaration`).
     """
-    own = fields.source.lines.has((*fields.path, "notify"))
+    own = fields.source.has((*fields.path, "notify"))
     for number, one in enumerate(declared, 1):
         if one.kinds == KINDS:
             continue

@@ -137,7 +137,7 @@ def without_copies(policy: SlaPolicy, fields: Fields) -> SlaPolicy:
     found = policy.objectives.get(COPY_AGE)
     if found is None or found.off:
         return policy
-    if fields.source.lines.has((*fields.path, COPY_AGE)):
+    if fields.source.has((*fields.path, COPY_AGE)):
         raise fields.mistake(
             COPY_AGE,
             "the job declares no copies, so their age would never be known",

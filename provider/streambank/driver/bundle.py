@@ -65,7 +65,7 @@ def is_shipped(name: str) -> bool:
     """Whether a file of the packages comes along, by its name below the root of the zip."""
     package, _, inside = name.partition("/")
     if package == "streambank_spark":
-        return not inside.startswith("commands/")
+        return not inside.startswith(("commands/", "stand_in/"))
     around = inside.removesuffix("__init__.py") if inside.endswith("__init__.py") else None
     if around is not None and any(shipped.startswith(around) for shipped in SHIPPED):
         return True

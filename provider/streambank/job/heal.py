@@ -7,7 +7,7 @@ So all of it is looked at again, with the operation lock in hand, before anythin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
@@ -30,8 +30,12 @@ def heal_job(
     by: Mapping[str, str],
     why: str = "",
     launcher: Launcher | None = None,
+    args: Sequence[str] | None = None,
 ) -> RestartResult:
     """Let another driver take over from one that makes no progress, if it still makes none.
+
+    Args:
+        args: Arguments of the application for the new driver, as `start_job` takes them.
 
     Returns:
         The restart, whose new driver holds the lease and may not have got going yet; `not-needed` where the
@@ -75,6 +79,7 @@ def heal_job(
         still_needed=still_needed,
         lock_wait_s=0.0,
         cause=CAUSE,
+        args=args,
     )
 
 

@@ -11,7 +11,7 @@ restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -171,6 +171,7 @@ def restart_job(
     still_needed: Callable[[], bool] | None = None,
     lock_wait_s: float | None = None,
     cause: str | None = None,
+    args: Sequence[str] | None = None,
 ) -> RestartResult:
     """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
 
@@ -182,6 +183,7 @@ def restart_job(
         only: Replace only a driver of this epoch; one of a later epoch has replaced it already.
         still_needed: Asked once, with the operation lock in hand and before anything is done.
         lock_wait_s: How long to wait for another operation to end; as long as a stop may take when left out.
+        args: Arguments of the application for the new driver, as `start_job` takes them.
         cause: What it is for, where a program has decided that (`health`), for the event.
 
     Raises:
@@ -198,7 +200,9 @@ def restart_job(
     wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
     if lock_wait_s is not None:
         wait_s = lock_wait_s
-    again = partial(start_job, job, by=by, why=why, obey_desired=True, launcher=launcher, control=records)
+    again = partial(
+        start_job, job, by=by, why=why, obey_desired=True, launcher=launcher, control=records, args=args
+    )
     with records.operation(OPERATION, by=by, wait_s=wait_s) as held:
         if records.is_stopped():
             return RestartResult("not-desired", _unstarted(job, records))

@@ -13,13 +13,14 @@ from typing import Any
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.code.chosen import code_that_counts
+from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, renew_marker
 from streambank.control.progress import last_progress
 from streambank.control.records import leaving_word
 from streambank.core.choices import CLOSURE_KINDS
-from streambank.core.errors import InputError, NotFoundError, StreambankError, check_choice
+from streambank.core.errors import FormatError, InputError, NotFoundError, StreambankError, check_choice
 from streambank.core.names import MAIN
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -33,6 +34,7 @@ from streambank.driver.preflight import (
     savepoints_lost,
     unused_checkpoint,
 )
+from streambank.driver.spec import spec_of
 from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
 from streambank.repository.catalog import recent_heads
@@ -136,7 +138,7 @@ def savepoint_job(
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {})},
             new_query=new_query or job.copy is not None,
-            application=application_fingerprint(Path(runs.application), runs.args),
+            application=application_fingerprint(Path(runs.application), _args(records, query_name, runs)),
             conf=conf_fingerprint(runs.spark),
         )
         known = managed_take(request, records, query_name, Brokers(job.kafka), job.sinks)
@@ -187,6 +189,20 @@ def managed_take(
         reported=reported_state(records, query),
         restored_from=generation.from_savepoint if generation is not None and here else None,
     )
+
+
+def _args(records: JobControl, query: str, runs: Code) -> Sequence[str]:
+    """With which arguments the last driver of a query was launched: a start may have given it its own.
+
+    Args:
+        runs: The code that counts, whose arguments they are where nothing is known of the launch.
+    """
+    launch_id = (records.query_facts(query) or {}).get("launch_id")
+    try:
+        launch = None if launch_id is None else spec_of(records, str(launch_id))
+    except FormatError:
+        return runs.args  # of another version
+    return runs.args if launch is None else launch.args
 
 
 def _current_facts(records: JobControl, query: str, checkpoint: Store) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ until the driver is ready (readiness.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -84,6 +84,10 @@ _OTHER_SOURCE_HINT = (
     "the old directory, or declare a new checkpoint, which reads the new one from its beginning."
 )
 
+_OTHER_ARGS = (
+    "The driver that runs was launched with other arguments than this start asks for, and keeps its own. A "
+    "restart with these arguments changes them."
+)
 StartState = Literal["started", "already-running", "finished", "not-desired"]
 
 
@@ -143,6 +147,7 @@ def start_job(
     operation: Operation | None = None,
     fresh_start: bool = False,
     held: Waiting | None = None,
+    args: Sequence[str] | None = None,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it is ready.
 
@@ -157,6 +162,8 @@ def start_job(
             without effect where they are not. Never for whoever keeps jobs running.
         held: A driver that waits for its release, and is released instead of a launch; where it has ended, or
             is not what is to run, another one is launched.
+        args: Arguments of the application for this launch; those of the code that counts when left out. A
+            driver that runs already goes on with its own.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -182,9 +189,8 @@ def start_job(
             if left is None or not ((busy := records.operation_lock.view()) is None or busy.free):
                 raise
             return left
-    start = _Start(
-        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start, held
-    )
+    timeout_s, given = timeout_s or job.start.timeout_s, None if args is None else tuple(args)
+    start = _Start(job, records, launcher or launcher_for(job), by, timeout_s, fresh_start, held, given)
     own_lock = partial(records.operation, "start", by=by, wait_s=start.timeout_s, any_site=True)
     while True:
         lock: AbstractContextManager[Operation] = nullcontext(operation) if operation else own_lock()
@@ -226,6 +232,7 @@ class _Start:
     timeout_s: float
     fresh_start: bool
     held: Waiting | None
+    args: tuple[str, ...] | None = None
     state: StartState = "started"
     chosen: CodeChoice | None = None
     launch: LaunchSpec | None = None
@@ -251,7 +258,7 @@ class _Start:
             return replace(stopped, seconds=self._seconds())
         if (view := self.control.lease.view()) is None or view.free:
             # With the lock in hand: an upgrade may have chosen another code while this start waited for it.
-            self.job, self.chosen = as_chosen(self.declared, self.control)
+            self._choose()
             self.standing = check_site(self.job, self.control)
             self.spark_version = check_launch(self.job, self.control, self.launcher)
         else:
@@ -280,6 +287,12 @@ class _Start:
             self._launch(operation, desired.number, why, self._waiting())
         return self._wait_for_lease()
 
+    def _choose(self) -> None:
+        """Settle which code counts, and with which arguments: these are of this launch alone."""
+        self.job, self.chosen = as_chosen(self.declared, self.control)
+        if self.args is not None:
+            self.job = replace(self.job, args=self.args)
+
     def _waiting(self) -> Waiting | None:
         held = self.held
         there = held is not None and self.launcher.status(held.handle).state == "running"
@@ -291,13 +304,15 @@ class _Start:
         self.state, self.view = "already-running", view
         launch_id = view.launch_id
         self.launch = read_launch(self.control, launch_id) if launch_id else None
+        if self.args is not None and self.launch is not None and self.launch.args != self.args:
+            self.warnings = (_OTHER_ARGS,)
         log = self.launch.log if self.launch else None
         self.handle = launched_handle(self.control, str(launch_id), view.holder.processes, log)
         if self.handle.submission is None or (self.launch is not None and self.launch.supervised):
             self._driver()  # nobody may ever have heard where it is, or it was brought back elsewhere
 
     def _launch(self, operation: Operation, desired: int, why: str, held: Waiting | None) -> None:
-        self.job, self.chosen = as_chosen(self.declared, self.control)
+        self._choose()
         if self.job.copy is not None:
             settle_refresh(self.control, operation=operation)
         launch_id = held.spec.launch_id if held is not None else new_launch_id()

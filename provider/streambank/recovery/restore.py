@@ -25,8 +25,9 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 
 from streambank.control.claims import Claim
@@ -174,38 +175,21 @@ def restore(
         ):
             prepared = prepare(request, chosen, owner, [], readers)
             prepared.plan.check()
-            layout, rolled_back, begun = _write(request, prepared, owner, held, pace)
-        warned: tuple[str, ...] = ()
+            report = _write(request, prepared, owner, held, pace)
+        warned = report.warnings + tuple(holds.warnings)
         if prepared.generation is not None and generation is not None and held is not None:
             query = QueryRef.parse(chosen.manifest.job).query
             # Not before: records of a job that are lost must not look like all there is where this fails.
             _ensure_first(request, chosen)
             # Before: a restore after a crash in between must not bring back the state that was replaced.
-            warned = _prefer(request, chosen, layout.target)
+            warned += _prefer(request, chosen, report.layout.target)
             generation.generations(query).switch(prepared.generation, operation=held.operation)
             warned += _mark(chosen, prepared.generation, generation)
-        plan = prepared.plan
-        report = RestoreReport(
-            plan=plan,
-            layout=layout,
-            rolled_back=tuple(one.to_dict() for one in rolled_back),
-            new_outputs=tuple(one.to_dict() for one in begun),
-            warnings=(
-                *([plan.another_line] if plan.another_line else ()),
-                *plan.warnings,
-                *chosen.warnings,
-                *holds.warnings,
-                *_link_warning(layout),
-                *warned,
-                *_rollback_warning(chosen.manifest.checkpoint, rolled_back),
-            ),
-            started_at=started,
-            seconds=time.monotonic() - began,
-            by=request.by,
-        )
+        seconds = time.monotonic() - began
+        report = replace(report, warnings=warned, started_at=started, seconds=seconds)
         _leave(request, report)
         if request.mode == "claim":
-            _claim(request, chosen, layout.target)
+            _claim(request, chosen, report.layout.target)
         return report
 
 
@@ -335,7 +319,7 @@ def _link_warning(layout: MaterializeReport) -> Iterator[str]:
         )
 
 
-def _rollback_warning(checkpoint: str, rolled_back: list[SinkRollback]) -> Iterator[str]:
+def _rollback_warning(checkpoint: str, rolled_back: Sequence[SinkRollback]) -> Iterator[str]:
     if any(report.changed for report in rolled_back):
         yield (
             f"The sinks are at the savepoint's batch now: a query that went on from {checkpoint}, or from "
@@ -349,13 +333,13 @@ def _write(
     owner: Owner,
     held: Held | None,
     pace: Pace,
-) -> tuple[MaterializeReport, list[SinkRollback], list[NewOutput]]:
+) -> RestoreReport:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
-    manifest = prepared.chosen.manifest
+    manifest, started = prepared.chosen.manifest, utc_now()
     rolled_back: list[SinkRollback] = []
     begun: list[NewOutput] = []
 
-    def before_commit() -> None:
+    def before_commit(layout: MaterializeReport) -> None:
         if held is not None:
             held.check()
             if _changes_job(request):
@@ -378,6 +362,12 @@ def _write(
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
             held.check()
+        if request.generation is None:
+            # Before it is a checkpoint: another try of who dies right after that must find what it was.
+            # Where that cannot be written it is said at the end, when the restore is done.
+            report = _report(request, prepared, layout, rolled_back, begun, started)
+            with suppress(StreambankError):
+                write_beside(request.opener, layout.target, report.to_dict())
 
     with remembering_damage(request.repository, manifest, request.by):
         layout = materialize(
@@ -390,7 +380,34 @@ def _write(
             before_commit=before_commit,
             pace=pace,
         )
-    return layout, rolled_back, begun
+    return _report(request, prepared, layout, rolled_back, begun, started)
+
+
+def _report(
+    request: RestoreRequest,
+    prepared: Prepared,
+    layout: MaterializeReport,
+    rolled_back: Sequence[SinkRollback],
+    begun: Sequence[NewOutput],
+    started: datetime,
+) -> RestoreReport:
+    plan, chosen = prepared.plan, prepared.chosen
+    return RestoreReport(
+        plan=plan,
+        layout=layout,
+        rolled_back=tuple(one.to_dict() for one in rolled_back),
+        new_outputs=tuple(one.to_dict() for one in begun),
+        warnings=(
+            *([plan.another_line] if plan.another_line else ()),
+            *plan.warnings,
+            *chosen.warnings,
+            *_link_warning(layout),
+            *_rollback_warning(chosen.manifest.checkpoint, rolled_back),
+        ),
+        started_at=started,
+        seconds=(utc_now() - started).total_seconds(),
+        by=request.by,
+    )
 
 
 def _noted(

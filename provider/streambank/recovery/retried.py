@@ -18,6 +18,7 @@ from streambank.core.names import ASKER, MAIN, QueryRef, is_same_task
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.storage import open_store
 from streambank.storage.store import read_record
+from streambank.work.target import read_note
 
 
 def restored_before(
@@ -78,4 +79,5 @@ def _beside(into: str) -> dict[str, Any] | None:
 def _is_whole(report: Mapping[str, Any]) -> bool:
     """Whether what was restored is there still."""
     store = open_store(str(report["location"]))
-    return store.exists("metadata") and store.exists(f"commits/{report['batch']}")
+    is_laid_out = store.exists("metadata") and store.exists(f"commits/{report['batch']}")
+    return is_laid_out and read_note(store) is None

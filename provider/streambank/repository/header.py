@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from streambank.core.errors import ConflictError, InputError, IntegrityError, NotFoundError
+from streambank.core.errors import ConflictError, InputError, IntegrityError, NotFoundError, StorageError
 from streambank.core.shape import decode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.digest import new_hasher
 from streambank.repository.sealed import damaged, decode_record, encode_record
-from streambank.storage.locations import is_inside
+from streambank.storage.locations import is_inside, local_path
 from streambank.storage.store import Store, Versioned, read_record
 
 HEADER_KEY = "repository.json"
@@ -82,12 +84,14 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
         IntegrityError, FormatError: As `read_header`.
     """
     if not store.exists(HEADER_KEY):
-        _check_empty(store)
+        with making(store):
+            _check_empty(store)
         new_hasher(digest)
         header = RepositoryHeader(repository_id, digest, utc_now())
         record = {"id": header.id, "created_at": to_json_time(header.created_at)}
         try:
-            store.write(HEADER_KEY, encode_record(record, digest), exclusive=True)
+            with making(store):
+                store.write(HEADER_KEY, encode_record(record, digest), exclusive=True)
         except ConflictError as error:
             if error.code != "exists":
                 raise
@@ -97,16 +101,41 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
 def check_new(store: Store) -> None:
     """Make sure that a repository can be made at the root of a store, without making one.
 
-    An object is written there and deleted again.
+    An object is written there and deleted again, and so are the directories that are made for it.
 
     Raises:
-        InputError: Other files are there (code `not-empty`).
+        InputError: Other files are there (code `not-empty`), or nothing can be made there (`no-repository`).
         IntegrityError: A repository is there that has lost its header (code `header-missing`).
+        StorageError: The place cannot be written to.
     """
-    _check_empty(store)
-    probe = f"{_PROBE}-{uuid.uuid4().hex}"
-    store.write(probe, b"", exclusive=True)
-    store.delete(probe)
+    probe, place = f"{_PROBE}-{uuid.uuid4().hex}", local_path(store.uri)
+    above = () if place is None else (place, *place.parents)
+    with making(store):
+        _check_empty(store)
+        missing = [one for one in above if not one.exists()]
+        try:
+            store.write(probe, b"", exclusive=True)
+            store.delete(probe)
+        finally:
+            with suppress(OSError):  # somebody else has begun to use one of them
+                for directory in missing:
+                    directory.rmdir()
+
+
+@contextmanager
+def making(store: Store) -> Iterator[None]:
+    """Make a repository, or try to, in here: what the storage refuses is said of the repository."""
+    try:
+        yield
+    except StorageError as error:
+        said = f"No repository can be made at {store.uri}: {error.message}"
+        raise StorageError(said, code=error.code, hint=error.hint) from error
+    except NotFoundError as error:
+        raise InputError(
+            f"No repository can be made at {store.uri}: no directory can be made there.",
+            code="no-repository",
+            hint="Name a directory for the repository that can be made and written to.",
+        ) from error
 
 
 def check_apart(repository: Store, checkpoint: str) -> None:

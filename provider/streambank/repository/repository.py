@@ -17,7 +17,7 @@ from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.repository.coverage import Coverage
 from streambank.repository.digest import DEFAULT_DIGEST
-from streambank.repository.header import RepositoryHeader, create_header, read_header
+from streambank.repository.header import RepositoryHeader, create_header, making, read_header
 from streambank.repository.locks import LockPolicy, OnLock, SavepointLocks
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
@@ -94,7 +94,8 @@ class Repository:
         """
         if create and like is not None:
             found = openness(like)
-            make_directory(store.uri, None if found is None else found.readers())
+            with making(store):
+                make_directory(store.uri, None if found is None else found.readers())
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
         return cls(store, header, signing_keys(), lock)
 

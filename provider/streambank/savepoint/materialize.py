@@ -79,7 +79,7 @@ def materialize(
     owner: Owner,
     link: bool = False,
     fork: bool = False,
-    before_commit: Callable[[], None] | None = None,
+    before_commit: Callable[[MaterializeReport], None] | None = None,
     pace: Pace = DEFAULT_PACE,
 ) -> MaterializeReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
@@ -87,7 +87,8 @@ def materialize(
     Args:
         link: Let large files share their bytes with the repository (hard links) where that is possible:
             damage to one then damages both.
-        before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
+        before_commit: Called with the report when everything but `metadata` is in place; what it raises
+            undoes the layout.
 
     Raises:
         RefusedError: `target-not-empty`.
@@ -120,7 +121,9 @@ class _Materialize:
             if not (entry.path.endswith(".crc") and needs_rewrite(entry.path.removesuffix(".crc")))
         }
 
-    def run(self, owner: Owner, before_commit: Callable[[], None] | None) -> MaterializeReport:
+    def run(
+        self, owner: Owner, before_commit: Callable[[MaterializeReport], None] | None
+    ) -> MaterializeReport:
         if METADATA not in self.entries:
             raise IntegrityError(
                 f"Savepoint {self.manifest.savepoint} has no file {METADATA}.",
@@ -136,14 +139,18 @@ class _Materialize:
             self.fence.look()  # what is missing or too much there may be another's doing
             self._check(metadata)
             self.fence.look()
+            report = self._report(cleared_files=len(leftovers))
             if before_commit is not None:
-                before_commit()
+                before_commit(report)
                 self.fence.look()
             committing = True
             self.target.write(METADATA, metadata)
         except BaseException as error:
             self._undo(error, metadata if committing else None)
             raise
+        return report
+
+    def _report(self, *, cleared_files: int) -> MaterializeReport:
         return MaterializeReport(
             target=self.target.uri,
             batch=self.manifest.batch,
@@ -152,7 +159,7 @@ class _Materialize:
             bytes=sum(entry.size_bytes for entry in self.entries.values()),
             linked_files=self.linked,
             rewritten=tuple(sorted(self.rewritten)),
-            cleared_files=len(leftovers),
+            cleared_files=cleared_files,
         )
 
     def _metadata(self) -> bytes:

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import DAG, Param
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job
+from streambank.declaration.declaration import Declarations, Job
+from streambank.declaration.load import read_given, read_jobs
 from streambank.declaration.savepoints import RestorePolicy
+from streambank.storage import scheme_of
 from streambank_airflow.airflow_versions import (
     RETRY_BACKOFF,
     CronDataIntervalTimetable,
     CronTriggerTimetable,
     only_run_types,
 )
-from streambank_airflow.configuration import TAG
-from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.configuration import JOBS_VARIABLE, SECTION, TAG, installed_jobs_file
+from streambank_airflow.hooks.connection import find_settings
+from streambank_airflow.hooks.declared import given_for, located, refuse_both, saying_where
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+from streambank_airflow.hooks.values import AirflowValues
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
 from streambank_airflow.operators.base import GENERATIONS_KEY, StreambankOperator
 
@@ -59,7 +66,8 @@ OWN_DEFAULT_ARGS: Mapping[str, str] = {
     "params": "the form is made of what the job declares",
     "job": _BUILT,
     "jobs_file": "it is an argument of build_dags",
-    "streambank_conn_id": "say conn_id, or connection in the job's table airflow",
+    "declaration": "build_dags takes declarations as jobs",
+    "streambank_conn_id": "it is an argument of build_dags; or say connection in the job's table airflow",
     "note": "the form asks for it",
     "trigger_rule": "a restore that was rejected would be done",
     "depends_on_past": "a run that failed would keep the next one from repairing what it left",
@@ -85,15 +93,17 @@ class DagFile:
     """What a DAG file says about the DAGs of all its jobs. What a job declares for itself comes before it.
 
     Attributes:
+        declarations: The jobs instead of a jobs file, as plain data, by name.
         conn_id: The `streambank` connection of all tasks.
         default_args: Arguments of all tasks.
         dag_args: Arguments of all DAGs.
     """
 
-    jobs_file: str
+    jobs_file: str | None
     conn_id: str = DEFAULT_CONN_ID
     default_args: Mapping[str, Any] = field(default_factory=dict)
     dag_args: Mapping[str, Any] = field(default_factory=dict)
+    declarations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def check(self, verbs: Sequence[str]) -> None:
         """Refuse arguments that would break what the DAGs promise.
@@ -116,7 +126,16 @@ class DagFile:
 
     def job_args(self, job: Job) -> dict[str, Any]:
         """Where a task finds the job: the arguments that all operators and sensors have."""
-        return {"job": job.name, "jobs_file": self.jobs_file, "streambank_conn_id": self.connection_of(job)}
+        return {
+            "job": job.name,
+            **self.declared_by(job),
+            "streambank_conn_id": self.connection_of(job),
+        }
+
+    def declared_by(self, job: Job) -> dict[str, Any]:
+        """What declares a job, as tasks have it."""
+        given = self.declarations.get(job.name)
+        return {"jobs_file": self.jobs_file} if given is None else {"declaration": given}
 
     def task_args(self, job: Job, note: str | None = NOTE) -> dict[str, Any]:
         """The arguments of a task that does something to a job: where it is, and why it is done."""
@@ -274,6 +293,58 @@ def _roles(job: Job) -> dict[str, Any]:
     }
 
 
+def read_for_dags(
+    jobs_file: str | PathLike[str] | None,
+    jobs: Sequence[Any] | None,
+    folder: str | None,
+    conn_id: str = DEFAULT_CONN_ID,
+) -> tuple[Declarations, DagFile]:
+    """What a DAG file declares, and what its tasks are told of that.
+
+    Args:
+        jobs: Declarations instead of a jobs file.
+        folder: That of the DAG file.
+
+    Raises:
+        InputError: The file or a declaration is wrong, both are given (code `bad-option`) or none
+            (`no-declaration`).
+        StorageError: The storage of the file, or Airflow for a value that is named, does not answer.
+    """
+    refuse_both(jobs_file, jobs)
+    if jobs is None:
+        path = located(jobs_file or installed_jobs_file(), folder)
+        if path is None:
+            raise InputError(
+                "No jobs file is named.",
+                code="no-declaration",
+                hint=f"Give jobs_file=, or set {JOBS_VARIABLE}, or [{SECTION}] jobs in Airflow's "
+                "configuration, where Airflow reads DAGs; or declare the job here.",
+            )
+        if scheme_of(path) == "file":
+            with saying_where(path, folder):
+                return read_jobs(path, variables=AirflowValues()), DagFile(path, conn_id)
+        return StreambankHook(conn_id, path).declared.read(), DagFile(path, conn_id)
+    given = [one for each in jobs if (one := given_for(None, each, folder)) is not None]
+
+    @cache
+    def repository_of(connection: str) -> str | None:
+        return find_settings(connection).repository
+
+    def usual(job: Mapping[str, Any]) -> str | None:
+        own = job.get("airflow")
+        named = own.get("connection") if isinstance(own, Mapping) else None
+        return repository_of(str(named or conn_id))  # as `connection_of` has it for the tasks
+
+    declared = read_given(given, repository=usual, variables=AirflowValues())
+    return declared, DagFile(None, conn_id, declarations={one["name"]: one for one in given})
+
+
+def _where(job: Job) -> str:
+    if not job.source:
+        return f"Declaration of job {job.name}: "
+    return f"{job.source}, line {job.line}: jobs.{job.name}."
+
+
 def _functions(job: Job, name: str) -> list[Callable[..., Any]]:
     """The functions that a job names in one of its fields, imported.
 
@@ -287,8 +358,7 @@ def _functions(job: Job, name: str) -> list[Callable[..., Any]]:
             found.append(getattr(import_module(module), function))
         except (ImportError, AttributeError) as error:
             raise InputError(
-                f"{job.source}, line {job.line}: jobs.{job.name}.airflow.{name}: "
-                f"{dotted} cannot be imported: {error}.",
+                f"{_where(job)}airflow.{name}: {dotted} cannot be imported: {error}.",
                 code="bad-declaration",
                 hint="Install its module where Airflow runs, or put it into Airflow's folder plugins.",
             ) from error

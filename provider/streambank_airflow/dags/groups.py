@@ -16,28 +16,30 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, TaskGroup
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import read_jobs
-from streambank_airflow.configuration import JOBS_VARIABLE, SECTION, installed_jobs_file
-from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.common import DagFile, read_for_dags
 from streambank_airflow.dags.restore import restore_tasks
 from streambank_airflow.dags.savepoint import declared_later, savepoint_tasks
-from streambank_airflow.hooks.declared import find_declared
+from streambank_airflow.hooks.declared import find_declared, folder_of_caller, given_for, refuse_both
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import is_template, known_or_template
+
+if TYPE_CHECKING:
+    from streambank.declaration.streaming_job import StreamingJob
 
 
 def savepoint_group(
     job: str,
     *,
     jobs_file: str | Path | None = None,
-    conn_id: str = DEFAULT_CONN_ID,
+    declaration: StreamingJob | Mapping[str, Any] | None = None,
+    streambank_conn_id: str = DEFAULT_CONN_ID,
     group_id: str = "savepoint",
     pin: bool | str = False,
     verify: str | None = None,
@@ -54,7 +56,8 @@ def savepoint_group(
         job: The declared job's name.
         jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
-        conn_id: The `streambank` connection, unless the job declares one.
+        declaration: The job instead of a jobs file.
+        streambank_conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.take`, `<group_id>.verify`, ..., and
             `<group_id>.take_<query>` where the job has several queries.
         pin: Keep the savepoints until they are unpinned; may be a template or the output of a task, as
@@ -76,7 +79,7 @@ def savepoint_group(
     _check_known(
         "CreateSavepointOperator", job=job, jobs_file=jobs_file, leave_out=leave_out, group_id=group_id
     )
-    declared, query, file = _declared(job, jobs_file, conn_id)
+    declared, query, file = _declared(job, jobs_file, declaration, streambank_conn_id)
     if query is not None:
         raise InputError(
             f"{job!r} names a query, and a savepoint group takes all of a job.",
@@ -105,7 +108,8 @@ def restore_group(
     job: str,
     *,
     jobs_file: str | Path | None = None,
-    conn_id: str = DEFAULT_CONN_ID,
+    declaration: StreamingJob | Mapping[str, Any] | None = None,
+    streambank_conn_id: str = DEFAULT_CONN_ID,
     group_id: str = "restore",
     savepoint: str = "latest-good",
     repository: str | None = None,
@@ -126,7 +130,8 @@ def restore_group(
     Args:
         jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
-        conn_id: The `streambank` connection, unless the job declares one.
+        declaration: The job instead of a jobs file.
+        streambank_conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
         savepoint: As `RestoreSavepointOperator` takes it; may be a template or the output of a task, as
             `repository`, `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `note`.
@@ -153,7 +158,7 @@ def restore_group(
     """
     switches = {"stop_running": stop_running, "start": start, "approve": approve}
     _check_known("RestoreSavepointOperator", job=job, jobs_file=jobs_file, group_id=group_id, **switches)
-    declared, query, file = _declared(job, jobs_file, conn_id)
+    declared, query, file = _declared(job, jobs_file, declaration, streambank_conn_id)
     ref = declared.savepoint_name(declared.only_query(query))
     how = {
         "sink": known_or_template(sink or declared.restore.sink, "sink", SINK_CHOICES),
@@ -194,23 +199,19 @@ def _check_known(instead: str, **given: object) -> None:
             )
 
 
-def _declared(job: str, jobs_file: str | Path | None, conn_id: str) -> tuple[Job, str | None, DagFile]:
-    named = jobs_file or installed_jobs_file()
-    if not named:
-        raise InputError(
-            "No jobs file is named.",
-            code="no-declaration",
-            hint=f"Give jobs_file=, or set {JOBS_VARIABLE}, or [{SECTION}] jobs in Airflow's configuration, "
-            "where Airflow reads DAGs.",
-        )
-    path = Path(named).expanduser().absolute()
-    found, query = find_declared(read_jobs(path), job)
-    return found, query, DagFile(str(path), conn_id)
+def _declared(
+    job: str, jobs_file: str | Path | None, declaration: Any, streambank_conn_id: str
+) -> tuple[Job, str | None, DagFile]:
+    folder = folder_of_caller(2)
+    refuse_both(jobs_file, declaration)
+    given = given_for(job, declaration, folder)
+    declared, file = read_for_dags(jobs_file, None if given is None else [given], folder, streambank_conn_id)
+    return *find_declared(declared, job), file
 
 
 def _group(group_id: str, job: Job, file: DagFile, default_args: Mapping[str, Any] | None) -> TaskGroup:
     """A task group in the DAG that is open. What the DAG says comes before what the job declares."""
-    group = TaskGroup(group_id, tooltip=f"Job {job.name}, declared in {file.jobs_file}")
+    group = TaskGroup(group_id, tooltip=f"Job {job.name}, declared in {file.jobs_file or 'its DAG'}")
     dag: DAG = group.dag
     group.default_args = {**file.defaults_of(job), **dag.default_args, **(default_args or {})}
     return group

@@ -8,6 +8,8 @@ from airflow.sdk import DAG, TriggerRule
 
 from streambank.declaration.declaration import Declarations
 from streambank.declaration.maintenance import MaintenancePolicy
+from streambank_airflow.configuration import TAG
+from streambank_airflow.dag_names import MAINTENANCE
 from streambank_airflow.dags.common import ALLOWED_RUNS, CLOCKS, DagFile, by_clock
 from streambank_airflow.operators.compact import CleanJobOperator
 from streambank_airflow.operators.repository import (
@@ -40,7 +42,7 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
     }
     dag = DAG(
         policy.dag_id,
-        **{**shown, **given, "tags": {"streambank", "maintenance", *given.pop("tags", ())}},
+        **{**shown, **given, "tags": {TAG, MAINTENANCE, *given.pop("tags", ())}},
         schedule=by_clock(policy.schedule, policy.time_zone),
         catchup=False,
         **ALLOWED_RUNS,

@@ -10,6 +10,7 @@ from airflow.sdk import DAG, BaseOperator, chain
 
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
+from streambank_airflow.arguments import Jinja
 from streambank_airflow.choices import restore_repositories
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.dags.forms import recovery
@@ -46,7 +47,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             "directory, beside the running job." + (SEVERAL if queries else "")
         ),
         params=recovery.restore_form(queries, job.restore, places),
-        deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
+        deadline=restore_deadline(job, file.declared_by(job), file.connection_of(job)),
     )
     query = "/{{ params.query }}" if queries else ""
     with dag:
@@ -105,7 +106,7 @@ def restore_tasks(
         savepoint=savepoint,
         plan_only=True,
         offer=approve,
-        if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        if_running=Jinja(f"{{{{ 'stop' if {stop} else 'refuse' }}}}"),
         into=f"{{{{ {into} }}}}" if into else None,
         **how,
         **args,
@@ -130,7 +131,7 @@ def restore_tasks(
     restore = RestoreSavepointOperator(task_id="restore", only_if=f"{{{{ {in_place} }}}}", **planned)
     stopped = StopStreamingJobOperator(
         task_id="stop",
-        if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        if_running=Jinja(f"{{{{ 'stop' if {stop} else 'refuse' }}}}"),
         only_if=f"{{{{ {in_place} }}}}",
         only_before=restore.task_id,
         shown=left_by(plan, GENERATIONS_KEY),

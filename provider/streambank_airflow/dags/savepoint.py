@@ -11,6 +11,7 @@ from airflow.sdk import DAG, TriggerRule
 from streambank.core.units import utc_now
 from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.declaration import Job
+from streambank_airflow.arguments import Jinja
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.forms import daily
 from streambank_airflow.dags.stagger import SHIFTED, staggered
@@ -167,7 +168,7 @@ def _take_and_verify(
     verify = VerifySavepointOperator(
         task_id=f"verify{suffix}",
         savepoint=f"{{{{ ti.xcom_pull(task_ids='{take.task_id}')['savepoint'] }}}}",
-        level=level,
+        level=Jinja(level),
         share=job.savepoint.share,
         **of_query,
     )

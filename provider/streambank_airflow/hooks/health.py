@@ -5,14 +5,16 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.watch import SIGN_EVERY_S
+from streambank.core.options import as_texts
 from streambank.core.shape import decode
 from streambank_airflow.failures import describe
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.verbs import CALLER, connected
 
 if TYPE_CHECKING:
     from streambank.control.watch import WatchEnd, Watcher, WatcherState
@@ -34,13 +36,21 @@ class HealthVerbs:
         return is_still_unhealthy(self.declared.job(ref), decode(Unhealthy, found, "request"))
 
     @connected
-    def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
+    def heal(
+        self,
+        ref: str,
+        found: Mapping[str, Any],
+        *,
+        note: str = "",
+        by: Mapping[str, str] = CALLER,
+        application_args: Sequence[str] | None = None,
+    ) -> RestartResult:
         """Let another driver take over from an unhealthy one, `found` as `Unhealthy.to_dict` gave it."""
         from streambank.job.heal import heal_job
         from streambank.job.health import Unhealthy
 
-        job = self.declared.job(ref)
-        return heal_job(job, decode(Unhealthy, found, "request"), by=by, why=note)
+        job, args = self.declared.job(ref), None if application_args is None else as_texts(application_args)
+        return heal_job(job, decode(Unhealthy, found, "request"), by=by, why=note, args=args)
 
     @connected
     def hopeless_death(self, ref: str) -> str | None:
@@ -55,14 +65,16 @@ class HealthVerbs:
         return None if error is None else describe(error)
 
     @connected
-    def died_alike(self, ref: str, by: Mapping[str, str]) -> str | None:
+    def died_alike(self, ref: str, *, by: Mapping[str, str] = CALLER) -> str | None:
         """The error by which the two newest drivers of the DAG run that asks died."""
         from streambank.job.hopeless import died_alike
 
         return died_alike(self.declared.job(ref), by)
 
     @connected
-    def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:
+    def give_up(
+        self, ref: str, *, why: str, failures: int = 0, restarts: int = 0, by: Mapping[str, str] = CALLER
+    ) -> str:
         """Record that a job is not started any more, and say what a person needs to know.
 
         Args:
@@ -74,7 +86,7 @@ class HealthVerbs:
         return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message
 
     @connected
-    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> tuple[Watcher, str | None]:
+    def begin_watch(self, ref: str, *, by: Mapping[str, str] = CALLER) -> tuple[Watcher, str | None]:
         """Become the one that keeps a job running.
 
         Returns:
@@ -94,7 +106,7 @@ class HealthVerbs:
         watcher: Watcher,
         site: str | None,
         *,
-        by: Mapping[str, str],
+        by: Mapping[str, str] = CALLER,
         gone: Watcher | None = None,
     ) -> Watcher | None:
         """Become the one that keeps a job running again, where no watcher acts.

@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.processes import is_same_run
 from streambank.core.errors import RefusedError, StorageError
-from streambank.core.verb_options import RestartOptions, StopOptions
+from streambank.core.names import ASKER
+from streambank.core.options import values_of
+from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
+from streambank.job.restart import RestartAsked, RestartResult
+from streambank.job.stop_request import StopAsked
+from streambank_airflow.caller import asked_at, running
 from streambank_airflow.hints import hint_for
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.verbs import CALLER, Asked, asking, connected
 
 if TYPE_CHECKING:
     from streambank.core.finding import Finding
     from streambank.driver.failure import DriverFailure
-    from streambank.job.restart import RestartAsked, RestartResult
+    from streambank.job.history import Happening
     from streambank.job.start import StartResult
+    from streambank.job.status import JobStatus
     from streambank.job.stop import StopResult
-    from streambank.job.stop_request import StopAsked
 
 STOP_RUNNING = "Set stop_running if it may be stopped for this."
 LAST_LINES = 15
@@ -49,6 +55,50 @@ class DriverLog:
     lines: tuple[str, ...] = ()
 
 
+@dataclass(kw_only=True)
+class AskedStart(StartOptions, Asked):
+    """How a start is asked for.
+
+    Attributes:
+        obey_desired: Start nothing while the job is meant to be stopped; by default a task does so where
+            somebody has said that since its run was asked for, and a schedule always.
+        wait: Return only when each query has committed a batch, or found no data; else when a driver is up.
+        timeout_s: How long to wait, in seconds; the declared time when left out.
+        application_args: Arguments of the application in place of the declared ones, for this launch.
+    """
+
+    obey_desired: bool | None = None
+    wait: bool = True
+    timeout_s: float | None = None
+    application_args: Sequence[str] | None = None
+
+
+@dataclass(kw_only=True)
+class AskedStop(StopOptions, Asked):
+    """How a stop is asked for.
+
+    Attributes:
+        asked: What `ask_to_stop` returned: this finishes that stop.
+    """
+
+    asked: StopAsked | None = None
+
+
+@dataclass(kw_only=True)
+class AskedRestart(RestartOptions, Asked):
+    """How a restart is asked for.
+
+    Attributes:
+        asked: What `ask_to_restart` returned: this finishes that restart.
+        wait: As for a start.
+        application_args: As for a start.
+    """
+
+    asked: RestartAsked | None = None
+    wait: bool = True
+    application_args: Sequence[str] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobVerbs:
     """The verbs of a declared job's life: `hook.jobs`."""
@@ -56,24 +106,43 @@ class JobVerbs:
     declared: DeclaredJobs
 
     @connected
-    def start(
-        self,
-        ref: str,
-        *,
-        by: Mapping[str, str],
-        note: str = "",
-        obey_desired: bool = True,
-        wait: bool = True,
-        fresh_start: bool = False,
-    ) -> StartResult:
+    def status(self, ref: str) -> JobStatus:
+        """How a job is doing, as `streambank job status` shows it. Changes nothing."""
+        from streambank.job.status import job_status
+
+        return job_status(self.declared.job(ref))
+
+    @connected
+    def history(self, ref: str, *, last: int = 30) -> list[Happening]:
+        """What happened to a job, oldest first: starts, stops, failures, savepoints, restores.
+
+        Args:
+            last: How many entries at most.
+        """
+        from streambank.job.history import job_history
+
+        return job_history(self.declared.job(ref), last)
+
+    @asking(AskedStart)
+    def start(self, ref: str, asked: AskedStart) -> StartResult:
         """Make sure that a driver of a job runs: `streambank.job.start.start_job`."""
         from streambank.job.start import start_job
 
-        job = self.declared.job(ref)
-        return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait, fresh_start=fresh_start)
+        obey, context = asked.obey_desired, running()
+        if obey is None:
+            obey = context is not None and self.obeys(ref, asked_at(context), by=asked.by)
+        return start_job(
+            self.declared.job(ref),
+            **_who(asked),
+            obey_desired=obey,
+            wait=asked.wait,
+            timeout_s=asked.timeout_s,
+            fresh_start=asked.fresh_start,
+            args=asked.application_args,
+        )
 
     @connected
-    def obeys(self, ref: str, asked_at: datetime | None, by: Mapping[str, str] | None = None) -> bool:
+    def obeys(self, ref: str, asked_at: datetime | None, *, by: Mapping[str, str] = CALLER) -> bool:
         """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
         Args:
@@ -89,69 +158,53 @@ class JobVerbs:
         desired = self.declared.job(ref).records().desired()
         if desired is None or desired.state != "stopped":
             return True
-        own = is_same_run(by or {}, desired.by)
+        own = is_same_run(by, desired.by)
         return not own and (asked_at is None or desired.at >= asked_at)
 
-    @connected
-    def ask_to_stop(
-        self,
-        ref: str,
-        options: StopOptions,
-        *,
-        by: Mapping[str, str],
-        note: str = "",
-        asker: str | None = None,
-    ) -> StopAsked:
+    @asking(AskedStop, tries=True)
+    def ask_to_stop(self, ref: str, asked: AskedStop) -> StopAsked:
         """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
         from streambank.job.stop import ask_to_stop
 
-        job = self.declared.job(ref)
-        drain, force_after_s = options.drain, options.force_after_s
-        return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
+        return ask_to_stop(
+            self.declared.job(ref),
+            **_who(asked),
+            drain=asked.drain,
+            force_after_s=asked.force_after_s,
+            asker=asked.by.get(ASKER),
+        )
 
-    @connected
-    def stop(
-        self,
-        ref: str,
-        options: StopOptions | None = None,
-        *,
-        by: Mapping[str, str],
-        note: str = "",
-        asked: StopAsked | None = None,
-    ) -> StopResult:
+    @asking(AskedStop, tries=True)
+    def stop(self, ref: str, asked: AskedStop) -> StopResult:
         """Stop a job, and keep it stopped: `streambank.job.stop.stop_job`."""
+        from streambank.driver.launchers.choose import check_registered
         from streambank.job.stop import stop_job
 
-        job = self.declared.job(ref)
-        return stop_job(job, by=by, why=note, note=note, asked=asked, **vars(options or StopOptions()))
+        job, how = self.declared.job(ref), {**_who(asked), **values_of(asked, StopOptions)}
+        check_registered(job)
+        desired = job.records().desired()
+        # A try that was lost after its own start has undone its stop.
+        undone = desired is not None and desired.state != "stopped" and _is_same_task(asked.by, desired.by)
+        if asked.asked is None and ASKER in asked.by and not undone:  # so that another try knows of it
+            asked.asked = self.ask_to_stop(ref, **vars(asked))
+        return stop_job(job, note=asked.note, asked=asked.asked, **how)
 
-    @connected
-    def ask_to_restart(
-        self, ref: str, options: RestartOptions, *, by: Mapping[str, str], asker: str, note: str = ""
-    ) -> RestartAsked | None:
+    @asking(AskedRestart, tries=True)
+    def ask_to_restart(self, ref: str, asked: AskedRestart) -> RestartAsked | None:
         """Ask a job's driver to make room for another: `streambank.job.restart.ask_to_restart`."""
         from streambank.job.restart import ask_to_restart
 
-        job = self.declared.job(ref)
-        return ask_to_restart(job, by=by, why=note, asker=asker, **vars(options))
+        how = {**_who(asked), **values_of(asked, RestartOptions)}
+        return ask_to_restart(self.declared.job(ref), asker=asked.by.get(ASKER), **how)
 
-    @connected
-    def restart(
-        self,
-        ref: str,
-        options: RestartOptions,
-        *,
-        by: Mapping[str, str],
-        asker: str,
-        note: str = "",
-        asked: RestartAsked | None = None,
-        wait: bool = True,
-    ) -> RestartResult:
+    @asking(AskedRestart, tries=True)
+    def restart(self, ref: str, asked: AskedRestart) -> RestartResult:
         """Stop a job and start it again in one operation: `streambank.job.restart.restart_job`."""
         from streambank.job.restart import restart_job
 
-        job = self.declared.job(ref)
-        return restart_job(job, asked, by=by, why=note, wait=wait, asker=asker, **vars(options))
+        how = {**_who(asked), **values_of(asked, RestartOptions)}
+        how |= {"wait": asked.wait, "asker": asked.by.get(ASKER), "args": asked.application_args}
+        return restart_job(self.declared.job(ref), asked.asked, **how)
 
     @connected
     def require_stopped(self, ref: str) -> None:
@@ -179,13 +232,13 @@ class JobVerbs:
         return desired is not None and desired.state == "stopped" and (view is None or view.state != "live")
 
     @connected
-    def has_stopped(self, ref: str, by: Mapping[str, str]) -> bool:
+    def has_stopped(self, ref: str, *, by: Mapping[str, str] = CALLER) -> bool:
         """Whether a task of the DAG run that asks has ever said that a job is to be stopped."""
         said = self.declared.job(ref).records().last_desired(partial(is_same_run, by))
         return said is not None
 
     @connected
-    def is_left_stopped(self, ref: str, by: Mapping[str, str]) -> bool:
+    def is_left_stopped(self, ref: str, *, by: Mapping[str, str] = CALLER) -> bool:
         """Whether a job was never started, or is meant to be stopped, which the run that asks did not say.
 
         Raises:
@@ -244,3 +297,12 @@ class JobVerbs:
             {**finding.to_dict(), "query": of, "hint": hint_for(finding.code, finding.hint, job.name)}
             for of, finding in found
         ]
+
+
+def _who(asked: Asked) -> dict[str, Any]:
+    """Who asks, and why; the engine adds the asker where it looks for one."""
+    return {"by": {name: one for name, one in asked.by.items() if name != ASKER}, "why": asked.note}
+
+
+def _is_same_task(by: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return is_same_run(by, other) and by.get("task_id") == other.get("task_id")

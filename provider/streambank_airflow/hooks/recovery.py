@@ -5,37 +5,44 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.names import MAIN, QueryRef
-from streambank.core.verb_options import RestoreOptions
+from streambank.core.names import ASKER, MAIN, QueryRef
+from streambank.core.options import values_of
+from streambank.core.shape import JsonObject
+from streambank.core.verb_options import (
+    DrillOptions,
+    FailoverOptions,
+    RefreshOptions,
+    RestoreOptions,
+    SingleSinkOptions,
+    UpgradeOptions,
+)
 from streambank.storage import open_store
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank.upgrade.watch import Leave, Wait
+from streambank.work.executor import Executor, Pace
+from streambank_airflow.hooks.declared import DeclaredJobs
 from streambank_airflow.hooks.jobs import STOP_RUNNING
+from streambank_airflow.hooks.verbs import CALLER, Asked, AskedToSay, asking, connected
 
 if TYPE_CHECKING:
-    from streambank.copies.refresh import RefreshRequest
     from streambank.copies.report import RefreshReport
     from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport
-    from streambank.drills.request import DrillRequest
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
     from streambank.recovery.reinstate import Reinstated
     from streambank.recovery.request import TogetherRequest
     from streambank.recovery.together import TogetherPlan
     from streambank.repository.repository import Repository
-    from streambank.upgrade.plan import UpgradeRequest
     from streambank.upgrade.record import Upgrade
-    from streambank.upgrade.watch import Leave, Wait
-    from streambank.work.executor import Executor, Pace
 
 
 @dataclass(kw_only=True)
-class JobRestore(RestoreOptions):
+class JobRestore(RestoreOptions, Asked):
     """How a restore of a job is asked for.
 
     Attributes:
@@ -53,23 +60,88 @@ class JobRestore(RestoreOptions):
     skipped: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]] = ()
 
 
+@dataclass(kw_only=True)
+class PlannedRestore(JobRestore):
+    """How the plan of a restore is asked for.
+
+    Attributes:
+        may_stop: A driver that lives is no obstacle, since the caller will stop it first.
+        offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
+        whole: Read every byte of the savepoints, and look who reads what is taken back: a person who decides
+            by the plan counts on it.
+    """
+
+    may_stop: bool = False
+    offer: bool = False
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Restored(JsonObject):
+    """A restore that has been done.
+
+    Attributes:
+        skew_s: Seconds between the oldest and the newest savepoint.
+        queries: The report of each query, by its name.
+        already_restored: Those that an earlier restore had restored already.
+    """
+
+    job: str
+    skew_s: float
+    queries: Mapping[str, Mapping[str, Any]]
+    already_restored: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True)
+class AskedRefresh(RefreshOptions, Asked):
+    """How a refresh is asked for.
+
+    Attributes:
+        copy: Which of the job's copies.
+    """
+
+    copy: str
+
+
+@dataclass(kw_only=True)
+class AskedDrill(DrillOptions, AskedToSay):
+    """How a drill is asked for."""
+
+
+@dataclass(kw_only=True)
+class AskedUpgrade(UpgradeOptions, AskedToSay):
+    """How an upgrade is asked for.
+
+    Attributes:
+        leave: Leaves a wait to somebody else.
+        wait: The wait that is over, for who goes on after it.
+    """
+
+    leave: Leave | None = None
+    wait: Wait | None = None
+
+
+@dataclass(kw_only=True)
+class AskedFailover(SingleSinkOptions, FailoverOptions, AskedToSay):
+    """How a fail-over is asked for.
+
+    Attributes:
+        approved: What a person has approved: `approval` of a plan.
+    """
+
+    approved: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryVerbs:
     """Restores, and generations that count again: `hook.recovery`."""
 
     declared: DeclaredJobs
 
-    @connected
-    def plan(
-        self, ref: str, options: JobRestore, *, may_stop: bool, offer: bool = False, whole: bool = True
-    ) -> TogetherPlan:
+    @asking(PlannedRestore)
+    def plan(self, ref: str, asked: PlannedRestore) -> TogetherPlan:
         """What a restore would do; changes nothing.
-
-        Args:
-            may_stop: A driver that lives is no obstacle, since the caller will stop it first.
-            offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
-            whole: Read every byte of the savepoints, and look who reads what is taken back: a person who
-                decides by the plan counts on it.
 
         Raises:
             InputError: A choice is not valid (code `bad-choice`), or `nearest` is asked for, and the job is
@@ -78,33 +150,38 @@ class RecoveryVerbs:
         """
         from streambank.recovery.approval import HELD, obstacles
         from streambank.recovery.together import plan_together
-        from streambank.work.executor import Pace
 
-        pace = Pace(executor=options.executor)
-        request = self._request(ref, options, pace, by={}, record=False)
-        plan = plan_together(replace(request, whole=whole, looks_for_readers=whole), pace=pace)
-        for refusal in obstacles(plan) if offer else plan.refusals:
-            if refusal.code != HELD or offer:
+        pace = Pace(executor=asked.executor)
+        request = self._request(ref, asked, pace, by={}, record=False)
+        plan = plan_together(replace(request, whole=asked.whole, looks_for_readers=asked.whole), pace=pace)
+        for refusal in obstacles(plan) if asked.offer else plan.refusals:
+            if refusal.code != HELD or asked.offer:
                 raise refusal
-            if not may_stop:
+            if not asked.may_stop:
                 raise RefusedError(refusal.message, code="job-running", hint=STOP_RUNNING)
         return plan
 
-    @connected
-    def restore(self, ref: str, options: JobRestore, *, note: str, by: Mapping[str, str]) -> dict[str, Any]:
+    @asking(JobRestore, tries=True)
+    def restore(self, ref: str, asked: JobRestore) -> Restored:
         """Restore; see `plan` and `streambank.recovery.together.restore_together`."""
         from streambank.recovery.together import restore_together
-        from streambank.work.executor import Pace
 
-        pace = Pace(executor=options.executor)
-        asked_by = {**by, "reason": note} if note else by
-        request = self._request(ref, options, pace, by=asked_by, record=True)
-        return restore_together(request, pace=pace).to_dict()
+        before = self.restored_before(ref, asked, by=asked.by) if ASKER in asked.by else None
+        if before is not None:
+            return before
+        pace = Pace(executor=asked.executor)
+        asked_by = {**asked.by, "reason": asked.note} if asked.note else asked.by
+        request = self._request(ref, asked, pace, by=asked_by, record=True)
+        done = restore_together(request, pace=pace)
+        reports = {name: report.to_dict() for name, report in done.reports.items()}
+        return Restored(
+            done.plan.job, round(done.plan.skew_s, 1), reports, done.plan.done, round(done.seconds, 3)
+        )
 
     @connected
     def restored_before(
-        self, ref: str, options: JobRestore, *, by: Mapping[str, str]
-    ) -> dict[str, Any] | None:
+        self, ref: str, options: JobRestore, *, by: Mapping[str, str] = CALLER
+    ) -> Restored | None:
         """What an earlier try of the task that asks has restored; None unless it is all that is asked for.
 
         See `streambank.recovery.retried`.
@@ -112,7 +189,6 @@ class RecoveryVerbs:
         from streambank.core.units import from_json_time
         from streambank.recovery.retried import restored_before
         from streambank.recovery.together import skew_s
-        from streambank.work.executor import Pace
 
         def meant() -> str:
             request = self._request(ref, options, Pace(), by=by, record=False)
@@ -132,76 +208,71 @@ class RecoveryVerbs:
         if len(reports) < len(found):
             return None
         moments = [from_json_time(str(one["taken_at"])) for one in reports.values()]
-        return {
-            "job": job,
-            "skew_s": round(skew_s(moments), 1),
-            "queries": reports,
-            "already_restored": list(reports),
-            "seconds": 0.0,
-        }
+        return Restored(job, round(skew_s(moments), 1), reports, tuple(reports))
 
-    @connected
-    def refresh(self, request: RefreshRequest) -> RefreshReport:
-        """Make a copy of a job's state again; its job is one that `hook.declared.whole` finds."""
-        from streambank.copies.refresh import refresh
+    @asking(AskedRefresh)
+    def refresh(self, ref: str, asked: AskedRefresh) -> RefreshReport:
+        """Make a copy of a job's state again."""
+        from streambank.copies.refresh import RefreshRequest, refresh
 
-        return refresh(request)
+        how = {"by": asked.by, "why": asked.note, **values_of(asked, RefreshOptions)}
+        return refresh(RefreshRequest(self.declared.whole(ref, "A copy"), asked.copy, **how))
 
-    @connected
-    def drill(self, request: DrillRequest, *, say: Callable[[str], None]) -> DrillReport | RoundReport:
-        """Rehearse a restore of all queries of a job, which `hook.declared.whole` finds.
-
-        Args:
-            say: Hears when a step begins, in words.
+    @asking(AskedDrill)
+    def drill(self, ref: str, asked: AskedDrill) -> DrillReport | RoundReport:
+        """Rehearse a restore of all queries of a job.
 
         Returns:
             The report of the drill; of `each` that of the round.
         """
         from streambank.drills.drill import drill
         from streambank.drills.each import drill_each
+        from streambank.drills.request import DrillRequest
 
-        return drill_each(request, say=say) if request.of_each else drill(request, say=say)
+        how = {"by": asked.by, "why": asked.note, **values_of(asked, DrillOptions)}
+        request = DrillRequest(self.declared.whole(ref, "A drill"), **how)
+        return drill_each(request, say=asked.say) if request.of_each else drill(request, say=asked.say)
 
-    @connected
-    def upgrade(
-        self,
-        request: UpgradeRequest,
-        *,
-        say: Callable[[str], None],
-        leave: Leave | None = None,
-        wait: Wait | None = None,
-    ) -> Upgrade:
-        """Upgrade a running job, which `hook.declared.whole` finds, or finish an upgrade.
-
-        See `drill`, and `streambank.upgrade.upgrade.upgrade`.
-        """
+    @asking(AskedUpgrade)
+    def upgrade(self, ref: str, asked: AskedUpgrade) -> Upgrade:
+        """Upgrade a running job, or finish an upgrade: `streambank.upgrade.upgrade.upgrade`."""
+        from streambank.upgrade.plan import UpgradeRequest
         from streambank.upgrade.upgrade import upgrade
 
-        return upgrade(request, say=say, leave=leave, wait=wait)
+        how = {"by": asked.by, "why": asked.note, **values_of(asked, UpgradeOptions)}
+        request = UpgradeRequest(self.declared.whole(ref, "An upgrade"), **how)
+        return upgrade(request, say=asked.say, leave=asked.leave, wait=asked.wait)
 
-    @connected
-    def failover(
-        self,
-        request: FailoverRequest,
-        *,
-        say: Callable[[str], None],
-        approved: Mapping[str, Any] | None = None,
-    ) -> FailoverReport:
-        """Let a job, which `hook.declared.at_either_site` finds, go on at its other site; see `drill`.
-
-        Args:
-            approved: What a person has approved: `approval` of a plan.
-        """
+    @asking(AskedFailover)
+    def failover(self, ref: str, asked: AskedFailover) -> FailoverReport:
+        """Let a job go on at its other site."""
         from streambank.failover.approval import Approved
         from streambank.failover.failover import failover
 
-        return failover(request, say=say, approved=None if approved is None else Approved.read(approved))
+        approved = None if asked.approved is None else Approved.read(asked.approved)
+        return failover(self._failover(ref, asked), say=asked.say, approved=approved)
 
-    @connected
-    def plan_failover(self, request: FailoverRequest) -> FailoverPlan:
+    @asking(AskedFailover)
+    def plan_failover(self, ref: str, asked: AskedFailover) -> FailoverPlan:
+        """What a fail-over would do; changes nothing."""
         from streambank.failover.failover import plan_failover
 
-        return plan_failover(request)
+        return plan_failover(self._failover(ref, asked))
+
+    def _failover(self, ref: str, asked: AskedFailover) -> FailoverRequest:
+        from streambank.core.restore_choices import parse_file_sinks
+        from streambank.failover.report import FailoverRequest
+
+        job = self.declared.at_either_site(ref)
+        return FailoverRequest(
+            job,
+            sink_of=asked.sink_of,
+            new_outputs=asked.new_sinks,
+            file_sinks=parse_file_sinks(asked.file_sinks, job.queries),
+            by=asked.by,
+            why=asked.note,
+            **values_of(asked, FailoverOptions),
+        )
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
@@ -233,7 +304,9 @@ class RecoveryVerbs:
         return shown_generations(*self.declared.find(ref))
 
     @connected
-    def check_generations(self, ref: str, shown: Mapping[str, int], *, by: Mapping[str, str]) -> None:
+    def check_generations(
+        self, ref: str, shown: Mapping[str, int], *, by: Mapping[str, str] = CALLER
+    ) -> None:
         """Make sure that what a plan was of, as `shown_generations` gave it, still counts.
 
         Raises:
@@ -259,7 +332,7 @@ class RecoveryVerbs:
 
     @connected
     def reinstate(
-        self, ref: str, savepoint: str, generation: int, *, note: str, by: Mapping[str, str]
+        self, ref: str, savepoint: str, generation: int, *, note: str = "", by: Mapping[str, str] = CALLER
     ) -> Reinstated:
         """Let an earlier generation count again: `streambank.recovery.reinstate.reinstate`.
 

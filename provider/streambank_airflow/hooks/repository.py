@@ -11,19 +11,33 @@ from typing import TYPE_CHECKING
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.verb_options import ExpireOptions, SweepOptions
+from streambank.core.zones import UTC_NAME
+from streambank.declaration.savepoints import DEFAULT_SHARE
+from streambank.retention.policy import Policy, policy_of
 from streambank.storage import open_store
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.verbs import CALLER, Asked, asking, connected
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.replicas.repair import RepairReport
     from streambank.replicas.replicate import ReplicaReport
     from streambank.retention.expire import ExpireReport, OthersOf
-    from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport
     from streambank.savepoint.sampling import SampleReport
     from streambank.sinks.tags import TagReport
     from streambank.work.executor import Executor
+
+
+@dataclass(kw_only=True)
+class AskedExpire(ExpireOptions, Asked):
+    """How an expire is asked for."""
+
+
+@dataclass(kw_only=True)
+class AskedSweep(SweepOptions, Asked):
+    """How a sweep is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class RepositoryVerbs:
     declared: DeclaredJobs
 
     @connected
-    def verify(self, ref: str, share: str, *, by: Mapping[str, str]) -> SampleReport:
+    def verify(self, ref: str, share: str = DEFAULT_SHARE, *, by: Mapping[str, str] = CALLER) -> SampleReport:
         """Look at all savepoints of a job, and hash the next share of their bytes.
 
         Args:
@@ -54,11 +68,11 @@ class RepositoryVerbs:
     def replicate(
         self,
         ref: str,
-        to: Sequence[str],
+        to: Sequence[str] = (),
         *,
-        parallel: int | None,
+        parallel: int | None = None,
         max_rate: str | None = None,
-        by: Mapping[str, str],
+        by: Mapping[str, str] = CALLER,
         executor: Executor | None = None,
     ) -> list[ReplicaReport]:
         """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
@@ -100,23 +114,21 @@ class RepositoryVerbs:
             for location in locations
         ]
 
-    @connected
-    def expire(
-        self, ref: str, policy: Policy | None, *, dry_run: bool, by: Mapping[str, str]
-    ) -> ExpireReport:
+    @asking(AskedExpire)
+    def expire(self, ref: str, asked: AskedExpire) -> ExpireReport:
         """Take savepoints that a policy does not keep from the list; each query of a job is judged by itself.
 
-        Args:
-            policy: None for the declared one.
+        Without rules those count that the job declares.
 
         Raises:
-            InputError: There is no policy, or an empty one (code `empty-policy`).
+            InputError: There is no policy, or an empty one (code `empty-policy`), `min_verified` or
+                `time_zone` stands without a rule (`bad-option`), a rule is negative (`bad-policy`), or there
+                is no such time zone (`bad-time-zone`).
         """
         from streambank.retention.expire import expire
 
         job = self.declared.get(ref)
-        if policy is None:
-            policy = job.retention if job is not None else None
+        policy = _policy(asked, job) or (job.retention if job is not None else None)
         if policy is None:
             raise InputError(
                 f"No retention policy is given for the savepoints of {ref}.",
@@ -125,7 +137,9 @@ class RepositoryVerbs:
                 "keep_last=10.",
             )
         repository = self.declared.open_repository(ref)
-        return expire(repository, policy, job=ref, dry_run=dry_run, by=by, others=_others_of(job))
+        return expire(
+            repository, policy, job=ref, dry_run=asked.plan_only, by=asked.by, others=_others_of(job)
+        )
 
     @connected
     def settle_tags(self, ref: str) -> list[TagReport]:
@@ -144,7 +158,7 @@ class RepositoryVerbs:
 
     @connected
     def expire_replicas(
-        self, ref: str, *, dry_run: bool, by: Mapping[str, str]
+        self, ref: str, *, plan_only: bool = False, by: Mapping[str, str] = CALLER
     ) -> list[tuple[str, ExpireReport | StreambankError]]:
         """Take savepoints of a job from the lists of its declared replicas.
 
@@ -181,7 +195,7 @@ class RepositoryVerbs:
             try:
                 replica = Repository.open(open_store(location))
                 report = expire(
-                    replica, policy, job=ref, dry_run=dry_run, by=by, source=source, others=_others_of(job)
+                    replica, policy, job=ref, dry_run=plan_only, by=by, source=source, others=_others_of(job)
                 )
             except StreambankError as error:
                 done.append((location, error))
@@ -193,11 +207,11 @@ class RepositoryVerbs:
     def repair(
         self,
         ref: str,
-        savepoint: str | None,
-        sources: Sequence[str],
+        savepoint: str | None = None,
+        sources: Sequence[str] = (),
         *,
-        dry_run: bool,
-        by: Mapping[str, str],
+        plan_only: bool = False,
+        by: Mapping[str, str] = CALLER,
         executor: Executor | None = None,
     ) -> RepairReport:
         """Copy what is damaged or missing in savepoints of a job from replicas that have it undamaged.
@@ -205,7 +219,7 @@ class RepositoryVerbs:
         Args:
             savepoint: Its id, the beginning of one, or `latest`; None for all of the job.
             sources: Replicas, the preferred one first; none for those that the job declares.
-            dry_run: Read all the same, and write nothing.
+            plan_only: Read all the same, and write nothing.
             executor: Who reads and hashes; threads of this process where nobody is named.
 
         Raises:
@@ -228,14 +242,14 @@ class RepositoryVerbs:
             )
         store = self.declared.repository_store(ref)
         lock = job.savepoint.lock if job is not None else None
-        opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock)
+        opened, header_error = open_for_repair(store, dry_run=plan_only, lock=lock)
         replicas = [Repository.open(open_store(location)) for location in named]
         zone_of = utc_of if job is None else job.zone_of
         which = (
             [find(store, savepoint, ref, zone_of=zone_of)] if savepoint is not None else listed(store, ref)
         )
         pace = Pace(executor=executor)
-        return repair(opened, replicas, which, header_error=header_error, dry_run=dry_run, pace=pace, by=by)
+        return repair(opened, replicas, which, header_error=header_error, dry_run=plan_only, pace=pace, by=by)
 
     @connected
     def behind(self) -> list[tuple[str, str, int]]:
@@ -268,16 +282,26 @@ class RepositoryVerbs:
             if QueryRef.parse(job.job).job in jobs
         ]
 
-    @connected
-    def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:
-        """Sweep the repository of a job, which means what other jobs left there too.
-
-        Args:
-            grace_s: How long what is expired or condemned stays.
-        """
+    @asking(AskedSweep)
+    def sweep(self, ref: str, asked: AskedSweep) -> SweepReport:
+        """Sweep the repository of a job, which means what other jobs left there too."""
         from streambank.retention.sweep import sweep
 
-        return sweep(self.declared.open_repository(ref), grace_s=grace_s, dry_run=dry_run, by=by)
+        repository = self.declared.open_repository(ref)
+        return sweep(repository, grace_s=asked.grace_s, dry_run=asked.plan_only, by=asked.by)
+
+
+def _policy(options: ExpireOptions, job: Job | None) -> Policy | None:
+    """The rules that are given; None for none."""
+    policy = policy_of(options, (None if job is None else job.time_zone) or UTC_NAME)
+    for alone in ("min_verified", "time_zone"):
+        if policy is None and getattr(options, alone) is not None:
+            raise InputError(
+                f"{alone} needs a retention rule beside it.",
+                code="bad-option",
+                hint=f"Give a rule such as keep_last, or declare {alone} in the jobs file.",
+            )
+    return policy
 
 
 def _others_of(job: Job | None) -> OthersOf:

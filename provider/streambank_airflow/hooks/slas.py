@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streambank.core.errors import StreambankError
-from streambank_airflow.hooks.declared import DeclaredJobs, connected, find_declared
+from streambank_airflow.hooks.declared import DeclaredJobs, find_declared
+from streambank_airflow.hooks.verbs import connected
 from streambank_airflow.watch.sla import SlaSubject
 
 
@@ -32,7 +33,7 @@ class SlaSubjects:
         return SlaSubject(ref, *self.declared.find(ref), access=self.declared.settings.s3)
 
     @connected
-    def find_all(self, refs: Sequence[str] | None) -> dict[str, SlaSubject | StreambankError]:
+    def find_all(self, refs: Sequence[str] | None = None) -> dict[str, SlaSubject | StreambankError]:
         """Several jobs, or (for None) all that are declared; the file is read once.
 
         Returns:

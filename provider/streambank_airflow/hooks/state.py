@@ -16,13 +16,14 @@ from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time
 from streambank.declaration.launch import LOCAL_MASTER
 from streambank.driver.installed import installation_for_state
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.connections.spark import SparkChoice
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.verbs import CALLER, connected
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.drills.report import DrillReport
     from streambank.repository.repository import Repository
-    from streambank_airflow.connections.spark import SparkChoice
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class StateVerbs:
         importlib.import_module(_REQUESTS).request_of(request)
 
     @connected
-    def foresee(self, ref: str, request: Mapping[str, Any], *, elsewhere: bool) -> None:
+    def foresee(self, ref: str, request: Mapping[str, Any], *, elsewhere: bool = False) -> None:
         """Refuse a request that could not be carried out, before the job is stopped for it.
 
         Args:
@@ -84,9 +85,9 @@ class StateVerbs:
         savepoint: str,
         request: Mapping[str, Any],
         *,
-        spark: SparkChoice,
-        unmoved: bool,
-        by: Mapping[str, str],
+        spark: SparkChoice | None = None,
+        unmoved: bool = False,
+        by: Mapping[str, str] = CALLER,
         search: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Have another savepoint made of one, or its state judged, by its own Spark.
@@ -136,7 +137,7 @@ class StateVerbs:
                 "live": [each.to_dict() for each in live],
                 "left": left_directories(job, QueryRef.parse(name).name).to_dict(),
             }
-        report = submit(repository, name, found, request, spark, job, more)
+        report = submit(repository, name, found, request, spark or SparkChoice(), job, more)
         return report | {
             "generation": current.number if current is not None else 1,
             "taken_at": to_json_time(manifest.taken_at),
@@ -149,9 +150,9 @@ class StateVerbs:
         ref: str,
         savepoint: str,
         *,
-        batches: int | None,
-        by: Mapping[str, str],
-        say: Callable[[str], None],
+        batches: int | None = None,
+        by: Mapping[str, str] = CALLER,
+        say: Callable[[str], None] = _log.info,
     ) -> DrillReport:
         """Run the job's own application on a copy of a savepoint that was made; see `rehearse_made`.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.verbs import connected
 from streambank_airflow.watch.event_time import EventTimeWatcher, WatermarkWatcher
 from streambank_airflow.watch.job import JobWatcher
 

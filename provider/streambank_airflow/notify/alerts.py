@@ -41,6 +41,8 @@ QUIET = timedelta(days=1)
 """How long the same incident of such a kind is not sent again."""
 QUIET_LOST = timedelta(hours=1)
 """The same for a repository that is lost."""
+NOT_FOUND = frozenset({"no-declaration", "no-such-job"})
+"""Codes of errors of which nobody can be alerted, which an alert says itself: the job was not found."""
 NOT_REMEMBERED = "repository-lost"
 """Nothing is written into a repository that may be another one than it was."""
 APPROVAL_WAITS = "approval-waits"
@@ -82,7 +84,9 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         job = _told_of(hook, ref)
         access = hook.declared.settings.s3
     except Exception as error:
-        log.error("No alert about job %s could be sent: %s", ref, said(error))
+        known = error if isinstance(error, StreambankError) and error.code in NOT_FOUND else None
+        if known is None or known.message not in alert.message:
+            log.error("No alert about job %s could be sent: %s", ref, said(error))
         return 0
     return send_alert_of(job, access, alert, context)
 

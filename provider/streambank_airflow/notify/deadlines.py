@@ -29,21 +29,35 @@ if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
 
 log = logging.getLogger(__name__)
+_PLACES = ("name", "folder", "dag_folder", "application", "checkpoint", "queries", "repository", "control")
+_OF_TABLES = {
+    "replicate": ("to",),
+    "restore": ("deadline", "notify"),
+    "standby": ("checkpoint", "repository", "control"),
+}
+"""Fields of a declaration, and of its tables, that say where a job is, and who waits for its restore."""
+FoundBy = tuple[str, str | None, Mapping[str, Any] | None]
+"""What a hook is opened with."""
 
 
-def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAlert]:
-    """What guards `<job>.restore`: nothing where no deadline is declared."""
+def restore_deadline(job: Job, declared_by: Mapping[str, Any], conn_id: str) -> list[DeadlineAlert]:
+    """What guards `<job>.restore`: nothing where no deadline is declared.
+
+    Args:
+        declared_by: `jobs_file`, or `declaration`, as tasks have them.
+    """
     if job.restore.deadline_s is None:
         return []
     from airflow.sdk.definitions.deadline import DeadlineReference
 
     arguments = {
         "job": job.name,
-        "jobs_file": jobs_file,
+        **{name: _needed(job, one) if name == "declaration" else one for name, one in declared_by.items()},
         "streambank_conn_id": conn_id,
         "deadline_s": job.restore.deadline_s,
     }
-    # Not who is alerted: Airflow keeps the arguments, and logs them, and notifiers have secrets in theirs.
+    # With a jobs file not who is alerted: Airflow keeps the arguments, and logs them, and notifiers have
+    # secrets in theirs.
     alert = named_deadline(
         "restore",
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
@@ -51,6 +65,17 @@ def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAle
         callback=AsyncCallback(tell_late_restore, kwargs=arguments),
     )
     return [alert]
+
+
+def _needed(job: Job, declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a declaration what a late restore needs: where the job is, and who is alerted of that."""
+    kept = {name: one for name, one in declaration.items() if name in _PLACES}
+    for table, fields in _OF_TABLES.items():
+        if table in declaration:
+            kept[table] = {name: one for name, one in declaration[table].items() if name in fields}
+    listed = zip(declaration.get("notify", ()), job.notify, strict=True)  # there `kinds` are filled in
+    told = [one for one, read in listed if "late-restore" in read.kinds]
+    return {**kept, "notify": [{"class": one["class"], "args": one.get("args", {})} for one in told]}
 
 
 def _notified(job: Job) -> tuple[Notify, ...]:
@@ -66,6 +91,7 @@ async def tell_late_restore(
     jobs_file: str | None = None,
     streambank_conn_id: str = DEFAULT_CONN_ID,
     notify: str | None = None,
+    declaration: Mapping[str, Any] | None = None,
 ) -> str:
     """Alert everybody who is declared that a restore is late or has failed; one that fails hinders no other.
 
@@ -79,6 +105,7 @@ async def tell_late_restore(
         jobs_file: The file that declares the job, and whom to alert; None in what an earlier version has
             stored.
         notify: Who is alerted, as JSON, in what an earlier version has stored.
+        declaration: The job instead of a jobs file.
 
     Returns:
         The message, or why there is none.
@@ -92,7 +119,7 @@ async def tell_late_restore(
     if state == "success":
         return _silent(f"The restore of job {job} is not late: {name} has succeeded.")
     if state == "failed":
-        restored_by = await _restored_by(job, jobs_file, streambank_conn_id, run)
+        restored_by = await _restored_by(job, (streambank_conn_id, jobs_file, declaration), run)
         if restored_by not in (None, run.get("dag_run_id")):
             return _silent(f"{name} has failed, but the job has been restored since, by {restored_by}.")
         left = "the job is not restored" if restored_by is None else "the job was restored but may not run"
@@ -113,7 +140,7 @@ async def tell_late_restore(
         "message": message,
     }
     if notify is None:
-        declared = await _declared(job, jobs_file, streambank_conn_id, message)
+        declared = await _declared(job, (streambank_conn_id, jobs_file, declaration), message)
     else:
         declared = tuple(Notify(**data) for data in loads(notify))
     # In threads: neither one that hangs nor one that blocks may hold up the triggerer.
@@ -124,11 +151,11 @@ async def tell_late_restore(
     return message
 
 
-async def _declared(job: str, jobs_file: str | None, conn_id: str, message: str) -> tuple[Notify, ...]:
+async def _declared(job: str, found_by: FoundBy, message: str) -> tuple[Notify, ...]:
     from streambank_airflow.hooks.streambank import StreambankHook
 
     try:
-        hook = await StreambankHook.aopen(conn_id, jobs_file)
+        hook = await StreambankHook.aopen(*found_by)
         return _notified(await asyncio.to_thread(hook.declared.job, job))
     except StreambankError as error:
         raise AirflowException(f"{message} No alert could be sent: {describe(error)}") from error
@@ -160,7 +187,7 @@ async def _state_of(run: Mapping[str, Any]) -> str:
         return known
 
 
-async def _restored_by(job: str, jobs_file: str | None, conn_id: str, run: Mapping[str, Any]) -> str | None:
+async def _restored_by(job: str, found_by: FoundBy, run: Mapping[str, Any]) -> str | None:
     """Who has restored the job since the run was queued: a run's id, or another name; None for nobody.
 
     Where that cannot be read nobody has: an alert too many is better than a restore that is missed.
@@ -170,7 +197,7 @@ async def _restored_by(job: str, jobs_file: str | None, conn_id: str, run: Mappi
     query = (run.get("conf") or {}).get("query")
     try:
         since: datetime = from_json_time(str(run["queued_at"]))
-        hook = await StreambankHook.aopen(conn_id, jobs_file)
+        hook = await StreambankHook.aopen(*found_by)
         return await asyncio.to_thread(hook.recovery.restored_by, f"{job}/{query}" if query else job, since)
     except Exception as error:
         log.warning("It is not known whether job %s has been restored since: %s", job, error)

@@ -7,6 +7,7 @@ made to tell twice.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0
 """How long notifiers may take, all together: one may have several things to tell."""
+_OF_A_DAG_FILE = re.compile(r"^unusual_prefix_[0-9a-f]{40}_")
+"""What Airflow puts before the name of a DAG file's module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ def given_tellers(notifiers: Sequence[BaseNotifier], least: Level) -> tuple[Tell
         )
         seen[name] += 1
         number = f"-{seen[name]}" if seen[name] > 1 else ""
-        found.append(Teller(name + number, path, partial(_given, notifier), least))
+        shown = _OF_A_DAG_FILE.sub("", path)
+        found.append(Teller(name + number, shown, partial(_given, notifier), least))
     return tuple(found)
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 
-from streambank.core.options import Template, as_data
+from streambank.core.options import as_data
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
+from streambank_airflow.arguments import OfJob, Templated, argument
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs
+from streambank_airflow.operators.base import Declaration, FindsJobs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,12 +58,13 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
 
     page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
 
-    job: str | Template
-    choices: Sequence[Mapping[str, Any]] | str | Template | None = None
-    only_if: bool | Template = True
-    shown: Mapping[str, int] | str | Template | None = None
-    jobs_file: str | PathLike[str] | Template | None = None
-    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    job: OfJob[str]
+    choices: Templated[Sequence[Mapping[str, Any]] | str | None] = argument(None)
+    only_if: Templated[bool] = argument(True)
+    shown: Templated[Mapping[str, int] | str | None] = argument(None)
+    jobs_file: Templated[str | PathLike[str] | None] = argument(None)
+    declaration: OfJob[Declaration | None] = argument(None)
+    streambank_conn_id: Templated[str] = argument(DEFAULT_CONN_ID)
     if TYPE_CHECKING:  # and what Airflow's `ApprovalOperator` takes
 
         def __init__(self, *, job: str, **kwargs: Any) -> None: ...

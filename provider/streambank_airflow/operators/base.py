@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import InitVar, is_dataclass
 from functools import cached_property, partial, wraps
 from inspect import Parameter, Signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform, get_origin
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -22,27 +21,38 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk import BaseOperator
 
-from streambank.control.processes import who
 from streambank.core.errors import StreambankError, check_choice
-from streambank.core.names import ASKER, MAIN, SEPARATOR
-from streambank.core.options import OptionField, Template, as_bool, as_data, options_of
+from streambank.core.names import MAIN, SEPARATOR
+from streambank.core.options import OptionField, as_bool, as_data, as_duration_s, options_of, values_of
 from streambank.core.units import utc_now
+from streambank.declaration.credentials import refuse_written
 from streambank.driver.installed import own_installation
+from streambank_airflow.arguments import OfJob, Templated, argument
+from streambank_airflow.assets import page_asset, savepoint_alias, savepoint_asset
+from streambank_airflow.caller import asked_by as asked_by
+from streambank_airflow.caller import by_schedule as by_schedule
+from streambank_airflow.caller import tried_by as tried_by
+from streambank_airflow.configuration import page_is_on
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures, close_log, describe
-from streambank_airflow.hints import in_words
-from streambank_airflow.hooks.declared import as_plain
+from streambank_airflow.hints import hint_for, in_words, is_own_dag
+from streambank_airflow.hooks.declared import as_plain, folder_of, given_for, located, refuse_both
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 from streambank_airflow.markdown import rows_table
+from streambank_airflow.page.names import job_of
+from streambank_airflow.templates import RendersTexts
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Asset, AssetAlias, Context
 
     from streambank.declaration.declaration import Job
     from streambank.work.executor import Executor
+    from streambank_airflow.arguments import Output
 
 
 Options = TypeVar("Options")
+Declaration = Mapping[str, Any] | str
+"""A declaration as an operator has it: its fields, or their JSON from a template. It is read as a whole."""
 
 REPORT_KEY = "report_markdown"
 """XCom key under which a report is left for people."""
@@ -50,12 +60,12 @@ GENERATIONS_KEY = "planned_generations"
 """XCom key under which a plan leaves the generations that it is of."""
 RESULT_KEY = "return_value"
 """XCom key of what an operator returns, for one that leaves it there and then fails."""
-_ANSWER = re.compile(r"\{\{ *params(?:\.(\w+)|\.get\('([^']+)'\)|\['([^']+)'\])( or '')? *\}\}")
-"""A template that is one answer of a form, and nothing else."""
+_LENGTHS = ("poke_interval", "timeout")
+"""Lengths of time that Airflow's sensors take as numbers alone."""
 
 
 @dataclass_transform(kw_only_default=True)
-class FindsJobs:
+class FindsJobs(RendersTexts):
     """What has a connection and a jobs file, both templates, and finds jobs by them.
 
     A subclass without an `__init__` takes its annotated fields as arguments, as a dataclass does, and those
@@ -70,17 +80,25 @@ class FindsJobs:
     usual: ClassVar[Mapping[str, Any]] = {}
     """Arguments of Airflow's own operator, for who leaves them out."""
     job: Any
-    jobs_file: str | PathLike[str] | None
-    streambank_conn_id: str
+    jobs_file: Any
+    declaration: Any = None
+    streambank_conn_id: Any
     deferrable: bool = False
-    poll_interval_s: float = 5.0
+    poll_interval_s: Any = 5.0
     on_failure_callback: Any
     on_retry_callback: Any
     on_success_callback: Any
     page_parts: ClassVar[Collection[str] | None] = None
     """What is kept for the job's page at its end (page/keep.py): these parts, or all that are usual."""
+    page_inlet = cast("Asset | None", None)  # annotated, it would be a field to mypy
+    """The asset of its job's page, where the DAG file names the job."""
     at_failure: ClassVar[tuple[Callable[[Context], None], ...]] = ()
     """Called where it fails for good: after the user's callbacks, before the page, which takes its time."""
+    if TYPE_CHECKING:
+
+        @property
+        def output(self) -> Output:
+            """What it returns; each field of that is an XCom: `take.output["savepoint"]`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -115,7 +133,9 @@ class FindsJobs:
         return super().resume_execution(*args, **kwargs)  # type: ignore[misc]  # a mixin
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**self.usual, **kwargs})
+        said = {name: kwargs[name] for name in _LENGTHS if isinstance(kwargs.get(name), str)}
+        lengths = {name: as_duration_s(value) for name, value in said.items()}
+        super().__init__(*args, **{**self.usual, **kwargs, **lengths})
         # Not by a listener: of a task that is lost with its worker Airflow calls it in the scheduler, without
         # this operator. Callbacks are called in the DAG processor then, with it.
         page = () if self.page_parts == () else (keep_page,)
@@ -128,47 +148,69 @@ class FindsJobs:
         """Keep a path as its text: Airflow does not render a `Path`, nor hand it to the triggerer."""
         super().__setattr__(name, as_plain(value) if name in self.template_fields else value)
 
-    def render_template(self, content: Any, context: Context, *args: Any, **kwargs: Any) -> Any:
-        """As for every operator, but an answer of a form stays what it is.
+    def name_page(self) -> None:
+        """Name the asset of the job's page as an inlet, in a DAG of one's own whose file names the job.
 
-        Native rendering reads each text as a Python value: `1_000` would be 1000, `1e999` infinite, and
-        `None` nothing.
+        By it the page knows which DAGs work on the job, and Airflow keeps with it what the page shows. Of the
+        DAGs of `build_dags` one task alone names it.
         """
-        asked = _ANSWER.fullmatch(content) if isinstance(content, str) else None
-        name = next(filter(None, asked.groups()), None) if asked is not None else None
-        answers = context.get("params") or {}
-        if asked is not None and name in answers:
-            answer = answers[name]
-            return answer or "" if asked[4] else answer
-        rendered = super().render_template(content, context, *args, **kwargs)  # type: ignore[misc]  # a mixin
-        is_number = isinstance(content, str) and type(rendered) in (int, float)
-        return str(rendered) if is_number else rendered  # read by its type, and refused where it needs a unit
+        operator: Any = self  # this is a mixin
+        job, is_own = job_of(self), not operator.has_dag() or is_own_dag(operator.dag)
+        inlet = page_asset(job) if job is not None and is_own and page_is_on() else None
+        if inlet != self.page_inlet:
+            others = [one for one in operator.inlets if one is not self.page_inlet]
+            self.page_inlet, operator.inlets = inlet, [*others, *([inlet] if inlet else [])]
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:
         """What every trigger on a job takes."""
         return {
             "job": self.job,
-            "jobs_file": self.jobs_file,
+            **self.declared_by,
             "streambank_conn_id": self.streambank_conn_id,
             "poll_interval_s": self.poll_interval_s,
         }
+
+    @property
+    def declared_by(self) -> dict[str, Any]:
+        """What declares the job, for the hook and for triggers, which do not know the DAG's file."""
+        refuse_both(self.jobs_file, self.declaration)
+        dag: Any = self.get_dag()  # type: ignore[attr-defined]  # a mixin
+        folder = None if dag is None else folder_of(dag)
+        given = given_for(getattr(self, "job", None), self.declaration, folder)
+        return {"jobs_file": located(self.jobs_file, folder)} if given is None else {"declaration": given}
+
+    def check_given(self) -> None:
+        """Refuse what is wrong with what declares the job as soon as the DAG is read, where it is known then.
+
+        Raises:
+            InputError: There are a jobs file and a declaration, as one is of `default_args` (code
+                `bad-option`), or a secret is in the declaration, which Airflow would store and show
+                (`bad-declaration`).
+        """
+        if not isinstance(self.declaration, Mapping):
+            return
+        if not is_template(self.jobs_file):
+            refuse_both(self.jobs_file, self.declaration)
+        refuse_written({"name": getattr(self, "job", None), **self.declaration})
 
     def check_deferrable(self) -> None:
         """Refuse a wait that cannot be handed to the triggerer, before anything is done that it is for.
 
         Raises:
-            InputError: An argument cannot be handed over (code `bad-option`).
+            InputError: An argument cannot be handed over (code `bad-option`), or the declaration is wrong.
         """
         if self.deferrable:
             from streambank_airflow.triggers.base import check_deferrable
 
             check_deferrable(self.trigger_arguments)
+            if self.declaration is not None:
+                self.hook.declared.load()  # a secret in it is refused before it is stored with a trigger
 
     @cached_property
     def hook(self) -> StreambankHook:
         """The hook; to be used once the templates are rendered."""
-        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+        return StreambankHook(self.streambank_conn_id, **self.declared_by)
 
     def leave(self, context: Context, left: Mapping[str, Any]) -> None:
         """Leave XComs by their keys; of a task that fails after it, too, which returns nothing."""
@@ -188,6 +230,11 @@ class FindsJobs:
         """What the engine says, in the words of Airflow."""
         return in_words(text, str(self.job).partition("/")[0])
 
+    def said_of(self, event: Mapping[str, Any]) -> str:
+        """What the failure of a wait says, and what to do."""
+        hint = hint_for(event.get("code", ""), event.get("hint", ""), str(self.job).partition("/")[0])
+        return self.in_words(event["message"]) + (f"\nHint: {hint}" if hint else "")
+
     def raise_for_error(self, event: Mapping[str, Any]) -> None:
         """End the task where the wait itself failed.
 
@@ -196,7 +243,7 @@ class FindsJobs:
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(self.in_words(event["message"]))
+            raise kind(self.said_of(event))
 
     def check_shown(self, context: Context, shown: Any) -> None:
         """Make sure that a plan still is of the generations that count; nothing was shown for None.
@@ -228,26 +275,44 @@ def _constructor(operator: type[Any], own: Mapping[str, OptionField]) -> Callabl
     """The `__init__` of an operator whose fields are its arguments."""
 
     def __init__(self: Any, **kwargs: Any) -> None:
+        if hasattr(kwargs.get("job"), "to_dict"):  # a StreamingJob is a job, and its declaration
+            refuse_both(kwargs["job"], kwargs.get("declaration"), "job and declaration")
+            kwargs |= {"declaration": kwargs["job"], "job": kwargs["job"].name}
+        if may_be_named and kwargs.get("job") is None:
+            kwargs["job"] = _named_in(kwargs.get("declaration"))
         given = {name: kwargs.pop(name) for name in own if name in kwargs}
         super(operator, self).__init__(**kwargs)
         for name, one in own.items():
             value = given[name] if name in given or one.default is None else one.default()
+            if value is None and one.default is None and not one.optional:
+                raise one.missing()
             if one.values and not (value is None and one.optional):
                 check = known_or_template if name in operator.arguments else check_choice
                 value = check(value, name, one.values)
             setattr(self, name, value)
+        if "declaration" in own:
+            self.check_given()
         if "after_init" in vars(operator):
             operator.after_init(self)  # its own: those of its bases are called with their arguments
+        if self.page_parts != ():
+            self.name_page()  # with each class that adds arguments: one may say that the job has none
 
-    needed = Parameter.empty
-    keywords = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=needed if one.default is None else one.default())
-        for name, one in own.items()
-    ]
+    # Only where the job has to be named: elsewhere none means several, or those of a whole file.
+    may_be_named = {"job", "declaration"} <= own.keys() and own["job"].default is None
+    defaults = {name: Parameter.empty if one.default is None else one.default() for name, one in own.items()}
+    if may_be_named:
+        defaults["job"] = ""  # else Airflow itself asks for it, before this does
+    keywords = [Parameter(name, Parameter.KEYWORD_ONLY, default=one) for name, one in defaults.items()]
     first = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     rest = Parameter("kwargs", Parameter.VAR_KEYWORD)
     __init__.__signature__ = Signature([first, *keywords, rest])  # type: ignore[attr-defined]
     return __init__
+
+
+def _named_in(declaration: Any) -> str | None:
+    """The job that a declaration names, where the DAG file has it."""
+    name = as_plain(declaration).get("name") if isinstance(as_plain(declaration), Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def _reading_first(execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -280,17 +345,22 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     Args:
         job: The declared job's name; `job/query` where a query of several is meant; `job@copy` for the job on
-            a copy of its state.
+            a copy of its state. A `StreamingJob` is its own declaration.
+        jobs_file: The file that declares it, a path or a URI; a relative path is looked for beside the DAG
+            file first. None for the one that the connection names.
+        declaration: The job instead of a jobs file: a `StreamingJob`, or a mapping with its fields. The job's
+            repository may be left to the connection.
         streambank_conn_id: The default one need not exist where `jobs_file` says everything.
         note: Why; kept with the records of what is done.
     """
 
     # Each field of the result is a separate XCom, so that `take.output["savepoint"]` is what it says.
     usual: ClassVar[Mapping[str, Any]] = {"multiple_outputs": True}
-    job: str | Template
-    jobs_file: str | PathLike[str] | Template | None = None
-    streambank_conn_id: str | Template = DEFAULT_CONN_ID
-    note: str | Template | None = None
+    job: OfJob[str]
+    jobs_file: Templated[str | PathLike[str] | None] = argument(None)
+    declaration: OfJob[Declaration | None] = argument(None)
+    streambank_conn_id: Templated[str] = argument(DEFAULT_CONN_ID)
+    note: Templated[str | None] = argument(None)
     if TYPE_CHECKING:  # what Airflow's operator takes, where its fields are typed otherwise
         dag: InitVar[Any] = None
         trigger_rule: InitVar[Any] = None
@@ -303,10 +373,41 @@ class StreambankOperator(FindsJobs, BaseOperator):
     operation: ClassVar[str] = ""
     """What metrics call what it does, where its `execute` is `measured`."""
 
+    _named = cast("str | None", None)  # annotated, it would be an argument
+    """The job that the DAG file names, for its outlet."""
+
     @property
     def job_in_dag(self) -> str | None:
         """The job without its query, where the DAG file names it; None where only a run knows it."""
         return None if is_template(self.job) else self.job.partition("/")[0] or None
+
+    @property
+    def savepoint_outlet(self) -> AssetAlias:
+        """Through which its savepoints become events of the job's asset, whichever job that is."""
+        return savepoint_alias(self._named)
+
+    def add_savepoint_outlet(self, *, sure: bool) -> None:
+        """Let the DAG know that it makes savepoints.
+
+        Args:
+            sure: Whether each success makes one, so that the asset itself is an outlet: of a job that the DAG
+                file names, in a task that is not mapped, for Airflow knows no outlets of a mapped one.
+        """
+        self._named = self.job_in_dag
+        # Airflow's own name for it: there is no public one.
+        is_mapped = getattr(self, "_BaseOperator__from_mapped", False)
+        if sure and self._named is not None and not is_mapped:
+            self.outlets = [*self.outlets, savepoint_asset(self._named)]
+        else:
+            self.outlets = [*self.outlets, self.savepoint_outlet]
+
+    def tell_savepoint(self, context: Context, extra: Mapping[str, Any]) -> None:
+        """Tell of a savepoint as an event of the job's asset."""
+        asset, events = savepoint_asset(str(self.job)), context["outlet_events"]
+        if asset in self.outlets:
+            events[asset].extra = {**extra}
+        elif self.savepoint_outlet in self.outlets:
+            events[self.savepoint_outlet].add(asset, extra={**extra})
 
     @property
     def why(self) -> str:
@@ -327,7 +428,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     def values_of(self, options: type[Any]) -> dict[str, Any]:
         """The arguments that a dataclass of options declares, by their names."""
-        return {one.name: getattr(self, one.name) for one in options_of(options)}
+        return values_of(self, options)
 
     def asked(self, options: type[Options]) -> Options:
         """What the arguments say of a dataclass of options."""
@@ -430,10 +531,10 @@ class SparkWork(StreambankOperator):
         on: `auto` where there are 64 GiB or 200,000 files to do, `spark` always.
     """
 
-    spark_conn_id: str | Template | None = None
-    spark_conf: Mapping[str, str] | Template | None = None
-    spark_properties: str | Template | None = None
-    on: str | Template = "auto"
+    spark_conn_id: Templated[str | None] = argument(None)
+    spark_conf: Templated[Mapping[str, str] | None] = argument(None)
+    spark_properties: Templated[str | None] = argument(None)
+    on: Templated[str] = argument("auto")
 
     @property
     def spark(self) -> SparkChoice:
@@ -462,40 +563,6 @@ def left_stopped(hook: StreambankHook, ref: str) -> str:
     )
 
 
-def asked_by(context: Context) -> dict[str, str]:
-    """Who asks, for the records: the DAG run, its task and the person who triggered it."""
-    run: Any = context["dag_run"]
-    return who(
-        "airflow",
-        dag_id=run.dag_id,
-        run_id=run.run_id,
-        task_id=context["ti"].task_id,
-        triggered_by=run.triggering_user_name,
-    )
-
-
-def asker(context: Context) -> str:
-    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks again.
-
-    Clearing raises `max_tries` by the tries there have been, so what is left names the round of tries.
-    """
-    instance: Any = context["ti"]
-    begun = instance.max_tries - (instance.task.retries or 0)
-    parts = (instance.dag_id, instance.run_id, instance.task_id, instance.map_index, begun)
-    return " ".join(map(str, parts))
-
-
-def tried_by(context: Context) -> dict[str, str]:
-    """Who asks, and in which round of tries: another try goes on with what the one before has done."""
-    return {**asked_by(context), ASKER: asker(context)}
-
-
-def by_schedule(context: Context) -> bool:
-    """Whether a schedule asked for the run, and no person or other DAG."""
-    run: Any = context["dag_run"]
-    return str(getattr(run.run_type, "value", run.run_type)) == "scheduled"
-
-
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result of the engine without what is nested in it: what an XCom should be."""
     return {name: value for name, value in result.items() if not isinstance(value, (dict, list, tuple))}
@@ -507,6 +574,12 @@ def is_template(value: object) -> bool:
     The DAG processor reads outlets, which cannot be such.
     """
     return not isinstance(value, str) or "{{" in value or "{%" in value
+
+
+def known_texts(value: Any) -> Sequence[str] | None:
+    """A list as it is when a DAG is read, one text being a list of one; None where only a run knows it."""
+    texts = [value] if isinstance(value, str) else value
+    return None if not isinstance(texts, Sequence) or any(map(is_template, texts)) else texts
 
 
 def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.core.errors import InputError
+from streambank.core.options import as_texts
 from streambank.core.units import utc_now
 from streambank.core.zones import check_time_zone
 from streambank.declaration.savepoints import Blackout, parse_blackout
@@ -31,12 +32,12 @@ class SkipInBlackoutOperator(BaseOperator):
         time_zone: By whose clocks, such as `Europe/Berlin`.
     """
 
-    template_fields: Sequence[str] = ()
+    template_fields: Sequence[str] = ("windows", "time_zone")
     ui_color = "#d6e8ee"
 
     def __init__(self, *, windows: Sequence[str], time_zone: str = "UTC", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.windows = list(windows)
+        self.windows: Any = windows
         self.time_zone = time_zone
 
     def execute(self, context: Context) -> None:
@@ -47,12 +48,24 @@ class SkipInBlackoutOperator(BaseOperator):
         with airflow_failures():
             check_time_zone(self.time_zone)
         now = pendulum.instance(utc_now()).in_timezone(self.time_zone)
-        for text in self.windows:
+        for text in self._texts():
             if _window(text).holds(now.time()):
                 raise AirflowSkipException(
                     f"It is {now.format('HH:mm')} in {self.time_zone}, within the blackout {text}: no "
                     "scheduled savepoint is taken. Trigger the DAG by hand to take one anyway."
                 )
+
+    def _texts(self) -> list[str]:
+        """The windows; where a template gave none, nothing would be kept from running in them."""
+        texts = as_texts(self.windows)
+        with airflow_failures():
+            if not texts:
+                raise InputError(
+                    f"windows of task {self.task_id} is {self.windows!r}, which names no blackout window.",
+                    code="bad-option",
+                    hint="Name one, such as 22:00-06:00; or leave the task out of the DAG.",
+                )
+        return texts
 
 
 def _window(text: str) -> Blackout:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import InputError
-from streambank.core.options import Template
 from streambank.core.verb_options import CleanOptions, CompactOptions
+from streambank_airflow.arguments import CleanArguments, CompactArguments, Templated, argument
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hints import in_words
-from streambank_airflow.operators.base import StreambankOperator, asked_by, flat, measured
+from streambank_airflow.operators.base import StreambankOperator, asked_by, flat, measured, tried_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from streambank.compaction.compact import CompactionReport
 
 
-class CompactCheckpointOperator(StreambankOperator, CompactOptions):
+class CompactCheckpointOperator(StreambankOperator, CompactArguments):
     """Moves dead files of a job's current checkpoints into a quarantine beside each.
 
     While no driver lives, everything goes that no kept batch needs, and no driver can start meanwhile. Beside
@@ -39,8 +38,8 @@ class CompactCheckpointOperator(StreambankOperator, CompactOptions):
     alert_kinds = ("compaction-failed",)
 
     # One that a template leaves empty is refused.
-    keep_batches: int | Template | None = 1  # type: ignore[assignment]
-    only_if: bool | Template = True
+    keep_batches: Templated[int | None] = argument(1)  # type: ignore[assignment]
+    only_if: Templated[bool] = argument(True)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -55,11 +54,7 @@ class CompactCheckpointOperator(StreambankOperator, CompactOptions):
                     hint="Keep at least one: the query goes on from it.",
                 )
             reports = self.hook.checkpoints.compact(
-                self.job,
-                self.asked(CompactOptions),
-                label=_label(context),
-                note=self.why,
-                by=asked_by(context),
+                self.job, note=self.why, by=tried_by(context), **self.values_of(CompactOptions)
             )
         for report in reports.values():
             self._tell(report)
@@ -87,15 +82,6 @@ class CompactCheckpointOperator(StreambankOperator, CompactOptions):
             )
 
 
-def _label(context: Context) -> str:
-    """What every try of one task of one run has in common, and nothing else."""
-    instance: Any = context["ti"]
-    text = "\n".join(
-        str(part) for part in (instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
-    )
-    return f"run-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
 def _result(job: str, reports: Sequence[CompactionReport]) -> dict[str, Any]:
     told = [report.to_dict() for report in reports]
     sums = {
@@ -121,8 +107,8 @@ class _QuarantineOperator(StreambankOperator):
             as there where nothing was moved, skips the task.
     """
 
-    quarantine: str | Template | None
-    only_if: bool | Template = True
+    quarantine: Templated[str | None]
+    only_if: Templated[bool] = argument(True)
 
     def place(self) -> str:
         """The quarantine, where there is something to do.
@@ -182,7 +168,7 @@ class PurgeQuarantineOperator(_QuarantineOperator):
         return flat(report.to_dict())
 
 
-class CleanJobOperator(StreambankOperator, CleanOptions):
+class CleanJobOperator(StreambankOperator, CleanArguments):
     """Removes what work on a job has left and nothing needs any more, such as earlier generations.
 
     A driver may run meanwhile. One directory that cannot be removed does not keep the others from it; then
@@ -195,8 +181,8 @@ class CleanJobOperator(StreambankOperator, CleanOptions):
         `job`, `dry_run`, `directories` (how many were found), `removed`, `bytes` (of those), `failed`.
     """
 
-    plan_only: bool | Template = False
-    only_if: bool | Template = True
+    plan_only: Templated[bool] = argument(False)
+    only_if: Templated[bool] = argument(True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean; see the class."""
@@ -205,10 +191,10 @@ class CleanJobOperator(StreambankOperator, CleanOptions):
                 raise AirflowSkipException("This run does not include this step.")
             report = self.hook.checkpoints.clean(
                 self.job,
-                self.asked(CleanOptions),
-                dry_run=self.plan_only,
+                plan_only=self.plan_only,
                 note=self.why,
                 by=asked_by(context),
+                **self.values_of(CleanOptions),
             )
         for one in report.decisions:
             what, size = one.directory.location, one.directory.bytes

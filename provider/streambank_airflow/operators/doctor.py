@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from streambank.core.options import Template
+from streambank_airflow.arguments import OfJob, OneOf, Templated, argument
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import RESULT_KEY, FindsJobs
+from streambank_airflow.operators.base import RESULT_KEY, Declaration, FindsJobs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,11 +33,12 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
 
     page_parts: ClassVar[tuple[str, ...]] = ("line", "findings")
 
-    job: str | Template
-    jobs_file: str | PathLike[str] | Template | None = None
-    streambank_conn_id: str | Template = DEFAULT_CONN_ID
-    fail_on: FailOn | Template = "error"
-    only_if: bool | Template = True
+    job: OfJob[str]
+    jobs_file: Templated[str | PathLike[str] | None] = argument(None)
+    declaration: OfJob[Declaration | None] = argument(None)
+    streambank_conn_id: Templated[str] = argument(DEFAULT_CONN_ID)
+    fail_on: OneOf[FailOn] = argument("error")
+    only_if: Templated[bool] = argument(True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look; see the class.

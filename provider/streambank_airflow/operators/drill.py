@@ -9,6 +9,7 @@ from streambank.control.drills import NAMED, savepoints_of
 from streambank.core.errors import RefusedError
 from streambank.core.units import say_duration
 from streambank.core.verb_options import DrillOptions
+from streambank_airflow.arguments import DrillArguments
 from streambank_airflow.choices import check_form_origin
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_for
@@ -29,7 +30,7 @@ _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
 
-class RunDrillOperator(EndsWhenKilled, DrillOptions):
+class RunDrillOperator(EndsWhenKilled, DrillArguments):
     """Rehearses a restore with the job's own application, on a copy that goes away, and leaves a report.
 
     The live job runs on, and only its records get something: the report. A drill that fails fails the task
@@ -66,16 +67,16 @@ class RunDrillOperator(EndsWhenKilled, DrillOptions):
             AirflowFailException: The drill failed, or cannot be done as it is asked for.
             AirflowException: Its report could not be written down, and a retry may help.
         """
-        from streambank.drills.request import DrillRequest
-
         with airflow_failures():
-            job = self.whole_job("A drill")
             if self.from_form:
-                check_form_origin(job, self.repository, "drill")
-            request = DrillRequest(job, by=asked_by(context), why=self.why, **self.values_of(DrillOptions))
+                check_form_origin(self.whole_job("A drill"), self.repository, "drill")
             with self.killable("drill", "its driver and its copy go."):
                 report = self.hook.recovery.drill(
-                    request, say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step)
+                    self.job,
+                    note=self.why,
+                    by=asked_by(context),
+                    say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step),
+                    **self.values_of(DrillOptions),
                 )
             result = self._leave(context, report)
             if not report.passed:

@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
+from streambank.control.processes import who
 from streambank.core.errors import (
     FormatError,
     InputError,
@@ -30,9 +31,10 @@ from streambank.core.errors import (
 from streambank.core.shape import JsonObject, decode
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.driver.failure import shown
+from streambank_airflow.arguments import Templated, argument
 from streambank_airflow.failures import describe, engine_error, said
 from streambank_airflow.hints import hint_for
-from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
+from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
@@ -154,15 +156,19 @@ class DriverOperator(StreambankOperator):
         trigger = PauseTrigger(until=to_json_time(until), remember=remember)
         self.defer(trigger=trigger, method_name=then)
 
-    def wait_for_end(self, asked: StopAsked, remember: Mapping[str, Any], then: str) -> None:
-        """Wait in the triggerer for a driver that was asked to stop, if there is one; go on with `then`."""
+    def wait_for_end(self, asked: StopAsked, remember: Mapping[str, Any], then: str, **how: Any) -> None:
+        """Wait in the triggerer for a driver that was asked to stop, if there is one; go on with `then`.
+
+        Args:
+            how: What else the trigger has to know.
+        """
         from streambank_airflow.triggers.job import DriverGoneTrigger
 
         if asked.epoch is None:
             return
         give_up_at = to_json_time(from_json_time(asked.at) + timedelta(seconds=asked.patience_s))
         trigger = DriverGoneTrigger(
-            **self.trigger_arguments, epoch=asked.epoch, give_up_at=give_up_at, remember=remember
+            **self.trigger_arguments, epoch=asked.epoch, give_up_at=give_up_at, remember=remember, **how
         )
         self.defer(trigger=trigger, method_name=then)
 
@@ -232,7 +238,7 @@ class DriverOperator(StreambankOperator):
         by = asked_by(context)
         try:
             why = self.hook.health.hopeless_death(self.job)
-            if why is None and (error := self.hook.health.died_alike(self.job, by)) is not None:
+            if why is None and (error := self.hook.health.died_alike(self.job, by=by)) is not None:
                 why = f"two drivers in a row died before their first batch by the same error: {error}"
                 why = self.hook.health.give_up(self.job, why=why, by=by, failures=2, restarts=1)
         except StreambankError as error:
@@ -242,10 +248,44 @@ class DriverOperator(StreambankOperator):
             raise AirflowFailException(self.in_words(why))
 
 
-def asked_at(context: Context) -> datetime | None:
-    """When a person, or a DAG on a person's behalf, asked for this DAG run; None where a schedule did."""
-    run: Any = context["dag_run"]
-    if by_schedule(context):
-        return None
-    moment: datetime = run.run_after
-    return from_json_time(to_json_time(moment))
+class LaunchesDriver(DriverOperator):
+    """An operator that launches a driver, which outlives the task.
+
+    Args:
+        stop_on_kill: Ask the job to stop at a batch boundary where the task is ended from outside once it has
+            begun to start the job: marked as failed or successful, cleared, out of its `execution_timeout`,
+            or its worker is shut down. Without it the stream runs on then. While the task is deferred that
+            takes Airflow 3.3, and marking or clearing.
+    """
+
+    stop_on_kill: Templated[bool] = argument(False)
+    _by = cast("dict[str, str] | None", None)
+    left = cast("str | None", None)
+    """What is said of the job where the task is ended now; None as long as it has not begun to start it."""
+
+    def pre_execute(self, context: Any) -> None:
+        """Note who asks: whoever ends the task is not told."""
+        self._by = asked_by(context)
+
+    @property
+    def stop_by(self) -> dict[str, str] | None:
+        """By whom the job is asked to stop where the task is ended; None for not at all."""
+        return (self._by or who("airflow", dag_id=self.dag_id)) if self.stop_on_kill is True else None
+
+    def on_kill(self) -> None:
+        """Leave the stream, or ask it to stop, and say so; Airflow ends this process 5 seconds later."""
+        from streambank_airflow.triggers.job import NOT_BEGUN, leave_or_stop
+
+        by = None if self.left is None else self.stop_by
+        leave_or_stop(self.hook, self.job, by, self.log, self.left or NOT_BEGUN)
+
+    def resume_execution(self, *args: Any, **kwargs: Any) -> Any:
+        """Go on; the driver was launched, or found, before the task has deferred."""
+        self.begins()
+        return super().resume_execution(*args, **kwargs)
+
+    def begins(self, *, restart: bool = False) -> None:
+        """Note that the task starts the job from now on, or stops it first."""
+        from streambank_airflow.triggers.job import BETWEEN, RUNS_ON
+
+        self.left = BETWEEN if restart else RUNS_ON

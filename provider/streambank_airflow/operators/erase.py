@@ -8,16 +8,15 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank.core.options import Template
-from streambank.core.state_options import EraseOptions
 from streambank.core.units import say_count
+from streambank_airflow.arguments import EraseArguments, Templated, argument
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 _NO_VALUE = "key "
 """With this before it no text is a Python value."""
 
 
-class EraseStateOperator(StateOperator, EraseOptions):
+class EraseStateOperator(StateOperator, EraseArguments):
     """Makes a savepoint without the state of one key, and looks for the key in the job's other savepoints.
 
     The savepoints that hold it, also in replicas, and the directories that may hold it are in the log: they
@@ -41,8 +40,8 @@ class EraseStateOperator(StateOperator, EraseOptions):
 
     alert_kinds = ()
 
-    key: str | Mapping[str, Any] | Template
-    search: bool | Template = True
+    key: Templated[str | Mapping[str, Any]]
+    search: Templated[bool] = argument(True)
 
     def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
         """As for every operator, but a key is never read as a Python value: `1_000` is not `1000`."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError
 from streambank.core.names import other_of
-from streambank.core.options import Template, as_data, as_text, as_texts
-from streambank.core.restore_choices import parse_file_sinks, parse_new_sinks
+from streambank.core.options import as_data, as_text, as_texts
+from streambank.core.restore_choices import parse_new_sinks
 from streambank.core.verb_options import FailoverOptions
+from streambank_airflow.arguments import FailoverArguments, Templated, argument
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import rows_table
@@ -29,7 +30,7 @@ _NOTHING = ("none", "other")
 """Answers of the form that say nothing."""
 
 
-class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
+class FailoverStreamingJobOperator(StreambankOperator, FailoverArguments):
     """Lets a job go on at its other site: fence, last savepoint, restore, start, and a batch as proof.
 
     A retry, or another run, finishes one that was interrupted.
@@ -52,10 +53,10 @@ class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
 
     operation = "failover"
 
-    new_sinks: Mapping[str, str] | Sequence[str] | str | Template | None = None
-    file_sinks: Sequence[str] | str | Template | None = None
-    plan_only: bool | Template = False
-    approved: Mapping[str, Any] | str | Template | None = None
+    new_sinks: Templated[Mapping[str, str] | Sequence[str] | str | None] = argument(None)
+    file_sinks: Templated[Sequence[str] | str | None] = argument(None)
+    plan_only: Templated[bool] = argument(False)
+    approved: Templated[Mapping[str, Any] | str | None] = argument(None)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -64,25 +65,23 @@ class FailoverStreamingJobOperator(StreambankOperator, FailoverOptions):
         Raises:
             AirflowFailException: It is refused: a person has to decide.
         """
-        from streambank.failover.report import FailoverRequest
-
         with airflow_failures():
-            job = self.hook.declared.at_either_site(self.job)
-            asked = {**self.values_of(FailoverOptions), "to": _site(self.to), "is_down": _site(self.is_down)}
-            request = FailoverRequest(
-                job,
-                new_outputs=_new_sinks(self.new_sinks),
-                file_sinks=parse_file_sinks(as_texts(self.file_sinks), job.queries),
-                by=asked_by(context),
-                why=self.why,
-                **asked,
-            )
+            asked = {
+                **self.values_of(FailoverOptions),
+                "to": _site(self.to),
+                "is_down": _site(self.is_down),
+                "new_sinks": _new_sinks(self.new_sinks),
+                "file_sinks": as_texts(self.file_sinks),
+                "by": asked_by(context),
+                "note": self.why,
+            }
             if self.plan_only:
-                return self._show(context, self.hook.recovery.plan_failover(request))
+                return self._show(context, self.hook.recovery.plan_failover(self.job, **asked))
             report = self.hook.recovery.failover(
-                request,
+                self.job,
                 approved=_approved(self.approved),
                 say=lambda step: self.log.info("Fail-over of job %s: %s.", self.job, step),
+                **asked,
             )
         self.leave_report(context, report.rows())
         for warning in report.warnings:

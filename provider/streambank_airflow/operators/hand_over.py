@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
-from streambank.core.options import Template
 from streambank.core.units import to_json_time, utc_now
+from streambank_airflow.arguments import Seconds, Templated, argument
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
@@ -33,8 +33,8 @@ class CheckRunDagOperator(StreambankOperator):
         `job`, `paused` (None where that was not asked, or Airflow does not say).
     """
 
-    run_dag_id: str
-    only_if: bool | Template = True
+    run_dag_id: Templated[str]
+    only_if: Templated[bool] = argument(True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check; see the class.
@@ -47,7 +47,7 @@ class CheckRunDagOperator(StreambankOperator):
         with airflow_failures():
             asked = self.only_if
             if asked and by_schedule(context):
-                asked = not self.hook.jobs.is_left_stopped(self.job, asked_by(context))
+                asked = not self.hook.jobs.is_left_stopped(self.job, by=asked_by(context))
         paused = is_paused(context, self.run_dag_id) if asked else None
         if paused:
             raise AirflowFailException(
@@ -68,10 +68,10 @@ class JobWatchedOperator(StreambankOperator):
         `job`, `status` (`watched` or `finished`), `watcher` (which run watches, in words).
     """
 
-    run_dag_id: str
-    timeout_s: float = 600.0
+    run_dag_id: Templated[str]
+    timeout_s: Seconds[float] = argument(600.0)
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
-    poll_interval_s: float = 2.0
+    poll_interval_s: Seconds[float] = argument(2.0)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait; see the class."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -16,35 +16,43 @@ from airflow.providers.common.compat.sdk import (
 
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
-from streambank.core.options import Template
 from streambank.core.shape import decode
 from streambank.core.units import say_duration, to_json_time, utc_now
-from streambank.core.verb_options import RestartOptions, StartOptions, StopOptions
+from streambank.core.verb_options import RestartOptions, StopOptions
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
-from streambank_airflow.assets import savepoint_alias, savepoint_asset
+from streambank_airflow.arguments import (
+    OneOf,
+    RestartArguments,
+    Seconds,
+    StartArguments,
+    StopArguments,
+    Templated,
+    argument,
+)
+from streambank_airflow.caller import asked_at
 from streambank_airflow.choices import IfRunning
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import (
     asked_by,
-    asker,
     by_schedule,
     flat,
     left_stopped,
+    tried_by,
 )
-from streambank_airflow.operators.driver import DIED, DriverOperator, Waits, asked_at
+from streambank_airflow.operators.driver import DIED, DriverOperator, LaunchesDriver, Waits
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from pydantic import JsonValue
 
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
 
 __all__ = [
     "KeepStreamingJobRunningOperator",
+    "RestartStreamingJobOperator",
     "StartStreamingJobOperator",
     "StopStreamingJobOperator",
 ]
@@ -58,7 +66,7 @@ IfStopped = Literal["skip", "fail"]
 _IMPATIENT = "With wait_until_possible=True this task would wait for that, for as long as it takes."
 
 
-class StartStreamingJobOperator(DriverOperator, StartOptions):
+class StartStreamingJobOperator(LaunchesDriver, StartArguments):
     """Makes sure that a job runs: starts a driver, detached from this task, unless one is there.
 
     Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done
@@ -68,6 +76,9 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
 
     Airflow does not try again what would end the same way: a checkpoint that is damaged or that Spark cannot
     load, and a second driver of this run that dies before its first batch by the same error.
+
+    The driver outlives the task: marking it as failed, clearing it and its timeout stop nothing, unless
+    `stop_on_kill` says so.
 
     A full or read-only disk, or a storage or cluster that is not reached, is waited for as
     `KeepStreamingJobRunningOperator` does it, where `wait_until_possible` says so; a stop ends that. Else the
@@ -79,25 +90,40 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
             `skip`, or `fail` where the run itself has stopped the job, and would end well with it stopped.
         wait_until_possible: Wait in the triggerer, without an end, for what a start lacks; None for where it
             is deferrable.
+        wait_for_completion: Without it, done once a driver is launched: a sensor may wait for its batches.
+        application_args: The application's arguments for this launch, such as `["--day", "{{ ds }}"]`,
+            instead of the declared ones. A driver that runs already keeps its own, and a start by another
+            task uses what that one says: give the same to the `KeepStreamingJobRunningOperator` after it.
         deferrable: Wait for the first batch in the triggerer, with `poll_interval_s` between two looks.
 
     Returns:
         `job`, `state` (`started`, `already-running`, `finished`), `epoch`, `launch_id`, `host`, `pid`,
-        `jvm_pid`, `batch`, `log`, `seconds`.
+        `jvm_pid`, `batch`, `log`, `seconds`; in a cluster `submission` and `tracking` (its page), and `code`,
+        where an upgrade has chosen other code than the job declares.
     """
 
     alert_kinds = ("giving-up",)
 
-    only_if: bool | Template = True
-    if_stopped: IfStopped = "skip"
-    wait_until_possible: bool | None = None
+    only_if: Templated[bool] = argument(True)
+    if_stopped: OneOf[IfStopped] = argument("skip")
+    wait_until_possible: Templated[bool | None] = argument(None)
+    wait_for_completion: Templated[bool] = argument(True)
+    application_args: Templated[Sequence[str] | None] = argument(None)
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
-    poll_interval_s: float = 2.0
+    poll_interval_s: Seconds[float] = argument(2.0)
 
     @property
     def is_patient(self) -> bool:
         """Whether it waits for what a start lacks."""
         return self.deferrable if self.wait_until_possible is None else self.wait_until_possible
+
+    @property
+    def _waits_here(self) -> bool:
+        return self.wait_for_completion and not self.deferrable
+
+    @property
+    def _defers(self) -> bool:
+        return self.wait_for_completion and self.deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start it; see the class."""
@@ -112,10 +138,10 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
             if not self.only_if:
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
             self.check_deferrable()
-            obey = self.hook.jobs.obeys(self.job, asked_at(context), asked_by(context))
+            obey = self.hook.jobs.obeys(self.job, asked_at(context), by=asked_by(context))
             fresh = self._is_fresh(context)
-            result = self._start(context, known, obey=obey, wait=not self.deferrable, fresh=fresh)
-            if not self.deferrable or result.state == "finished":
+            result = self._start(context, known, obey=obey, wait=self._waits_here, fresh=fresh)
+            if not self._defers or result.state == "finished":
                 return self._done(result)
             timeout_s = self.hook.declared.job(self.job).start.timeout_s
         self._defer(result, utc_now() + timedelta(seconds=timeout_s), **known.to_dict())
@@ -126,6 +152,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
         self.defer(
             trigger=JobReadyTrigger(
                 **self.trigger_arguments,
+                stop_by=self.stop_by,
                 give_up_at=to_json_time(give_up_at),
                 remember={"state": result.state, "launch_id": result.launch_id, **remember},
             ),
@@ -136,7 +163,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
         """Go on when the driver is ready, or gone; see the class."""
         known = Waits.of(event["remember"])
         if self.is_patient and event["status"] == "error" and event["retryable"]:
-            self.wait_for_storage(context, str(event["message"]).replace("\nHint: ", " Hint: "), known)
+            self.wait_for_storage(context, self.said_of(event).replace("\nHint: ", " Hint: "), known)
         self.raise_for_error(event)
         if event["status"] == "late":
             self.show_driver_failure()
@@ -171,6 +198,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
     def _start(
         self, context: Context, known: Waits, *, obey: bool, wait: bool, fresh: bool = False
     ) -> StartResult:
+        self.begins()
         try:
             result = self.hook.jobs.start(
                 self.job,
@@ -179,6 +207,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
                 note=self.why,
                 by=asked_by(context),
                 fresh_start=fresh,
+                application_args=self.application_args,
             )
         except Exception as error:
             if isinstance(error, StorageError) and error.code not in DIED:
@@ -202,7 +231,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
         self.log.info(
             "Job %s %s: %s; batch %s, after %s. The driver's log: %s",
             self.job,
-            runs.get(result.state, "runs" if result.is_ready else "has its driver up"),
+            runs.get(state or result.state, "runs" if result.is_ready else "has its driver up"),
             say_starts(result.queries),
             "none yet" if result.batch is None else result.batch,
             say_duration(result.seconds),
@@ -229,7 +258,7 @@ class StartStreamingJobOperator(DriverOperator, StartOptions):
         raise AirflowSkipException(f"{why} So it is not started.")
 
 
-class StopStreamingJobOperator(DriverOperator, StopOptions):
+class StopStreamingJobOperator(DriverOperator, StopArguments):
     """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
 
     Where it defers, it asks the driver to stop and waits for its end in the triggerer, with no lock held; the
@@ -252,27 +281,29 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
         `seconds`; and under the XCom key `savepoints` that of each query (`main` where there is only one).
     """
 
-    if_running: IfRunning | Template = "stop"
-    only_if: bool | Template = True
-    skip_if_stopped: bool | Template = False
-    shown: Mapping[str, int] | str | Template | None = None
+    if_running: OneOf[IfRunning] = argument("stop")
+    only_if: Templated[bool] = argument(True)
+    skip_if_stopped: Templated[bool] = argument(False)
+    shown: Templated[Mapping[str, int] | str | None] = argument(None)
     only_before: str | None = None
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
-    poll_interval_s: float = 2.0
+    poll_interval_s: Seconds[float] = argument(2.0)
 
     def after_init(self) -> None:
-        if self.job_in_dag is not None:
-            self.outlets = [*self.outlets, savepoint_alias(self.job_in_dag)]
+        self.add_savepoint_outlet(sure=False)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Stop it; see the class."""
+        from streambank.driver.launchers.choose import check_registered
+
         with airflow_failures():
             self._skip_unless_asked(context)
             self.check_deferrable()
             if self.if_running == "refuse":
                 self.hook.jobs.require_stopped(self.job)
+            check_registered(self.hook.declared.job(self.job))  # else nothing here could finish the stop
             asked = self.hook.jobs.ask_to_stop(
-                self.job, self.asked(StopOptions), asker=asker(context), **self._how(context)
+                self.job, note=self.why, by=tried_by(context), **self.values_of(StopOptions)
             )
         if self.deferrable:
             self.wait_for_end(asked, asdict(asked), "execute_complete")
@@ -285,7 +316,7 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
     def _skip_unless_asked(self, context: Context) -> None:
         if not self.only_if:
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
-        if self.skip_if_stopped and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
+        if self.skip_if_stopped and self.hook.jobs.is_left_stopped(self.job, by=asked_by(context)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
         self.check_shown(context, self.shown)
@@ -312,9 +343,6 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
                 f"{instance.dag_id} again."
             )
 
-    def _how(self, context: Context) -> dict[str, Any]:
-        return {"note": self.why, "by": asked_by(context)}
-
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is gone, or took too long; see the class."""
         self.raise_for_error(event)
@@ -325,18 +353,12 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
         from streambank.job.stop import HOW
 
         with airflow_failures():
-            options = self.asked(StopOptions)
-            result = self.hook.jobs.stop(self.job, options, asked=asked, **self._how(context))
+            how = {"note": self.why, "by": asked_by(context), **self.values_of(StopOptions)}
+            result = self.hook.jobs.stop(self.job, asked=asked, **how)
             for query, taken in result.savepoints.items():
                 name = str(QueryRef.of(self.job, query))
-                event: dict[str, JsonValue] = {
-                    "savepoint": taken,
-                    "job": name,
-                    "batch": result.batches[query],
-                }
-                context["outlet_events"][savepoint_alias(self.job)].add(
-                    savepoint_asset(self.job), extra=event
-                )
+                event = {"savepoint": taken, "job": name, "batch": result.batches[query]}
+                self.tell_savepoint(context, event)
         self.log.info(
             "Job %s %s: %s; batch %s, after %s.",
             self.job,
@@ -356,7 +378,7 @@ class StopStreamingJobOperator(DriverOperator, StopOptions):
         )
 
 
-class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
+class RestartStreamingJobOperator(StartStreamingJobOperator, RestartArguments):
     """Stops a job at a batch boundary and starts it again, in one operation.
 
     The job is meant to run all the while, so a task that ends in the middle leaves nothing stopped that runs
@@ -383,10 +405,10 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
                 )
             asked = None
             if self.deferrable:
-                options = self.asked(RestartOptions)
-                asked = self.hook.jobs.ask_to_restart(self.job, options, **self._how(context))
+                self.begins(restart=True)
+                asked = self.hook.jobs.ask_to_restart(self.job, **self._how(context))
         if asked is not None:
-            self.wait_for_end(asked.stop, asked.to_dict(), "start_again")
+            self.wait_for_end(asked.stop, asked.to_dict(), "start_again", restarts=True, stop_by=self.stop_by)
         return self._go_on(context, asked)
 
     @property
@@ -395,7 +417,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
         return False
 
     def _how(self, context: Context) -> dict[str, Any]:
-        return {"note": self.why, "by": asked_by(context), "asker": asker(context)}
+        return {"note": self.why, "by": tried_by(context), **self.values_of(RestartOptions)}
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the old driver is gone, or took too long; see the class."""
@@ -409,18 +431,22 @@ class RestartStreamingJobOperator(StartStreamingJobOperator, RestartOptions):
         with airflow_failures():
             result = self._restart(context, asked)
             told = {"state": result.state, "stopped_epoch": result.stopped_epoch, "how": result.how}
-            if not self.deferrable or result.state in ("finished", "not-desired"):
-                return self._done(result.start) | told
+            if not self._defers or result.state in ("finished", "not-desired"):
+                # By the start alone its driver was running already.
+                return self._done(result.start, "started" if result.state == "restarted" else None) | told
             timeout_s = self.hook.declared.job(self.job).start.timeout_s
         self._defer(result.start, utc_now() + timedelta(seconds=timeout_s), told=told)
 
     def _restart(self, context: Context, asked: RestartAsked | None) -> RestartResult:
+        self.begins(restart=True)
         try:
-            options, wait = self.asked(RestartOptions), not self.deferrable
-            result = self.hook.jobs.restart(self.job, options, asked=asked, wait=wait, **self._how(context))
+            how = {**self._how(context), "wait": self._waits_here}
+            args = self.application_args
+            result = self.hook.jobs.restart(self.job, asked=asked, application_args=args, **how)
         except Exception:
             self.show_driver_failure()
             raise
+        self.begins()
         self.link_to(context, result.start)
         return result
 

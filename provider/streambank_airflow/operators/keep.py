@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,9 +14,11 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from streambank.control.watch import SIGN_EVERY_S, Watcher, WatcherState
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank_airflow.arguments import Seconds, Templated, argument
 from streambank_airflow.failures import airflow_failures, describe, said
+from streambank_airflow.hints import is_own_dag
 from streambank_airflow.operators.base import asked_by
-from streambank_airflow.operators.driver import DIED, HOPELESS, UNSTARTABLE, DriverOperator, Waits
+from streambank_airflow.operators.driver import DIED, HOPELESS, UNSTARTABLE, LaunchesDriver, Waits
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -82,7 +84,7 @@ class Course(Waits):
         return replace(self, waits=0, alerted=None)
 
 
-class KeepStreamingJobRunningOperator(DriverOperator):
+class KeepStreamingJobRunningOperator(LaunchesDriver):
     """Keeps a job running for as long as it is meant to run; waits in the triggerer, for days if need be.
 
     It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing
@@ -99,13 +101,17 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     While it watches it leaves a sign of that in the job's records, once a minute, so that others can tell a
     job that nothing would restart. There is one watcher: a newer one takes over, and the older one ends well
     once it has seen the newer one's signs. If those do not come, it watches on, and alerts (`not-watched`).
-    Do not pause the DAG: a paused one starts nothing any more.
+    Do not pause the DAG: a paused one starts nothing any more. A task that is marked or cleared stops no
+    driver, unless `stop_on_kill` says so; then a worker that is shut down while the task is on it has the job
+    stopped, too, and another try of the task leaves it so.
 
     Args:
         max_failures: How many drivers in a row may end, or make no progress, without a new batch before the
             task fails; None for what the job declares, and so are the others.
         backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
             `max_backoff_s`.
+        application_args: The application's arguments for each driver that it starts, instead of the declared
+            ones: give it those of the start before it.
 
     Returns:
         `job`, `state` (`stopped`, `finished`, or `replaced` by another watcher), `why`, `batch`, `restarts`.
@@ -114,10 +120,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     alert_kinds = ("giving-up",)
     deferrable = True
 
-    max_failures: int | None = None
-    backoff_s: float | None = None
-    max_backoff_s: float | None = None
-    poll_interval_s: float = 5.0
+    max_failures: Templated[int | None] = argument(None)
+    backoff_s: Seconds[float | None] = argument(None)
+    max_backoff_s: Seconds[float | None] = argument(None)
+    application_args: Templated[Sequence[str] | None] = argument(None)
+    poll_interval_s: Seconds[float] = argument(5.0)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make sure that it runs, then watch; see the class."""
@@ -261,10 +268,16 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def _start(self, context: Context, course: Course) -> dict[str, Any]:
         """Start the job, unless it is not meant to run any more, and watch it."""
+        self.begins()
         with airflow_failures():
             try:
                 result = self.hook.jobs.start(
-                    self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
+                    self.job,
+                    obey_desired=True,
+                    wait=False,
+                    note=self.why,
+                    by=asked_by(context),
+                    application_args=self.application_args,
                 )
             except RefusedError as error:
                 self._give_up_unstartable(context, error, course)
@@ -309,11 +322,13 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         self.defer(
             trigger=JobEndTrigger(
                 **self.trigger_arguments,
+                stop_by=self.stop_by,
                 heal=self._policy().restart,
                 failures=course.failures,
                 watch=course.watch,
                 watch_id=course.watch_id,
                 site=course.site,
+                own_dag=is_own_dag(self.get_dag()),
                 remember={"batch": batch, **course.to_dict()},
             ),
             method_name="execute_complete",
@@ -328,7 +343,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def _go_on(self, context: Context, event: dict[str, Any], course: Course) -> dict[str, Any]:
         if event["status"] == "error" and event["retryable"]:
-            self.wait_for_storage(context, str(event["message"]).replace("\nHint: ", " Hint: "), course)
+            self.wait_for_storage(context, self.said_of(event).replace("\nHint: ", " Hint: "), course)
         self.raise_for_error(event)
         before, cause = event["remember"], ""
         if event["status"] == "unsigned":
@@ -369,7 +384,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._watch(before, batch)
             try:
                 result = self.hook.health.heal(
-                    self.job, remember["unhealthy"], note=self.why, by=asked_by(context)
+                    self.job,
+                    remember["unhealthy"],
+                    note=self.why,
+                    by=asked_by(context),
+                    application_args=self.application_args,
                 )
             except ConflictError as error:
                 self.log.info("Nothing is done: %s", describe(error))

@@ -10,7 +10,9 @@ from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
+from streambank_airflow.configuration import page_is_on
 from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.page.names import job_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
@@ -75,7 +77,8 @@ class OnSavepoint(StreambankOperator):
         self.work = [SavepointWork.of_result(verb, one) for one in results]
         if self.work:
             alone = self.work[0].savepoint if len(self.work) == 1 else None
-            self.savepoint_page = page_url(self.work[0].job, alone)
+            has_page = page_is_on() and job_of(self) is not None
+            self.savepoint_page = page_url(self.work[0].job, alone) if has_page else None
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage:
         """What is known before it is done: nothing, since the savepoint is chosen or made by then."""

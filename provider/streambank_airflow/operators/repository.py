@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from streambank.core.errors import InputError, StreambankError
-from streambank.core.options import Template
+from streambank.core.errors import StreambankError
 from streambank.core.units import say_count
 from streambank.core.verb_options import ExpireOptions, SweepOptions
-from streambank.core.zones import UTC_NAME
-from streambank.retention.policy import Policy, policy_of
+from streambank_airflow.arguments import ExpireArguments, OfJob, SweepArguments, Templated, argument
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
+    Declaration,
     FindsJobs,
     SparkWork,
     StreambankOperator,
@@ -48,7 +47,7 @@ class RepositoryOperator(StreambankOperator):
         only_if: Skip unless this is true; for a form's answer.
     """
 
-    only_if: bool | Template = True
+    only_if: Templated[bool] = argument(True)
 
     def skip_unless_asked(self) -> None:
         """Skip the task where the form says so.
@@ -126,9 +125,9 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     operation = "replicate"
     alert_kinds = ("replica-failed",)
 
-    to: Sequence[str] | Template = ()
-    parallel: int | None = None
-    max_rate: str | Template | None = None
+    to: Templated[Sequence[str]] = argument(())
+    parallel: Templated[int | None] = argument(None)
+    max_rate: Templated[str | None] = argument(None)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -181,7 +180,7 @@ def _replica_errors(reports: Sequence[ReplicaReport]) -> Iterable[tuple[str, Str
                 yield f"{report.location}, {each.savepoint}, {file}", error
 
 
-class ExpireSavepointsOperator(RepositoryOperator, ExpireOptions):
+class ExpireSavepointsOperator(RepositoryOperator, ExpireArguments):
     """Takes savepoints of a job that its retention does not keep from the list; `undelete` brings one back.
 
     Without rules those count that the job declares. Each query of a job is judged by itself. Pinned ones
@@ -200,34 +199,13 @@ class ExpireSavepointsOperator(RepositoryOperator, ExpireOptions):
         """Expire; see the class."""
         with airflow_failures():
             self.skip_unless_asked()
-            report = self.hook.repository.expire(
-                self.job, self._policy(), dry_run=self.plan_only, by=asked_by(context)
-            )
+            asked = self.values_of(ExpireOptions)
+            report = self.hook.repository.expire(self.job, by=asked_by(context), **asked)
             tags = [] if report.dry_run else self.hook.repository.settle_tags(self.job)
         self.tell(report)
         self.tell_tags(tags)
         self.raise_for(unreadable(report))
         return {"job": self.job, **flat(report.to_dict())}
-
-    def _policy(self) -> Policy | None:
-        """The rules of this task; None where it gives none.
-
-        Raises:
-            InputError: A number is none, or `min_verified` or `time_zone` stands without a rule (code
-                `bad-option`), a rule is negative (`bad-policy`), or there is no such time zone
-                (`bad-time-zone`).
-        """
-        options = ExpireOptions(**self.values_of(ExpireOptions))
-        job = self.hook.declared.get(self.job)
-        policy = policy_of(options, (None if job is None else job.time_zone) or UTC_NAME)
-        for alone in ("min_verified", "time_zone"):
-            if policy is None and getattr(options, alone) is not None:
-                raise InputError(
-                    f"{alone} needs a retention rule in the same task.",
-                    code="bad-option",
-                    hint=f"Give a rule such as keep_last, or declare {alone} in the jobs file.",
-                )
-        return policy
 
 
 class ExpireReplicasOperator(RepositoryOperator):
@@ -246,7 +224,7 @@ class ExpireReplicasOperator(RepositoryOperator):
 
     operation = "expire_replicas"
 
-    plan_only: bool | Template = False
+    plan_only: Templated[bool] = argument(False)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -254,7 +232,7 @@ class ExpireReplicasOperator(RepositoryOperator):
         with airflow_failures():
             self.skip_unless_asked()
             dry_run = self.plan_only
-            found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
+            found = self.hook.repository.expire_replicas(self.job, plan_only=dry_run, by=asked_by(context))
             tags = [] if dry_run else self.hook.repository.settle_tags(self.job)
         self.tell_tags(tags)
         errors: list[tuple[str, StreambankError]] = []
@@ -273,7 +251,7 @@ class ExpireReplicasOperator(RepositoryOperator):
         return {**result, "kept": kept, "dropped": dropped}
 
 
-class SweepRepositoryOperator(RepositoryOperator, SweepOptions):
+class SweepRepositoryOperator(RepositoryOperator, SweepArguments):
     """Deletes from the repository of a job what no savepoint of any job needs, a grace after condemning it.
 
     Returns:
@@ -290,10 +268,7 @@ class SweepRepositoryOperator(RepositoryOperator, SweepOptions):
         with airflow_failures():
             self.skip_unless_asked()
             report = self.hook.repository.sweep(
-                self.job,
-                grace_s=self.grace_s,
-                dry_run=self.plan_only,
-                by=asked_by(context),
+                self.job, by=asked_by(context), **self.values_of(SweepOptions)
             )
         found = report.to_dict()
         counted = {f"{name}_{unit}": found[name][unit] for name in TALLIES for unit in ("files", "bytes")}
@@ -323,9 +298,9 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
 
     operation = "repair"
 
-    savepoint: str | Template | None = None
-    sources: Sequence[str] | Template = ()
-    plan_only: bool | Template = False
+    savepoint: Templated[str | None] = argument(None)
+    sources: Templated[Sequence[str]] = argument(())
+    plan_only: Templated[bool] = argument(False)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -340,7 +315,7 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
                 self.job,
                 self.savepoint,
                 self.sources,
-                dry_run=self.plan_only,
+                plan_only=self.plan_only,
                 by=asked_by(context),
                 executor=self.machines,
             )
@@ -385,9 +360,10 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
 
     ui_color = StreambankOperator.ui_color
 
-    jobs_file: str | PathLike[str] | Template | None = None
-    streambank_conn_id: str | Template = DEFAULT_CONN_ID
-    at_most: int | Template = 1
+    jobs_file: Templated[str | PathLike[str] | None] = argument(None)
+    declaration: OfJob[Declaration | None] = argument(None)
+    streambank_conn_id: Templated[str] = argument(DEFAULT_CONN_ID)
+    at_most: Templated[int] = argument(1)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look; see the class.

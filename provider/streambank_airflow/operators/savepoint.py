@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.options import Template
 from streambank.core.units import say_bytes, say_count, say_duration
 from streambank.core.verb_options import ImportOptions, TakeOptions
 from streambank.declaration.savepoints import DEFAULT_SHARE
-from streambank_airflow.assets import event_extra, savepoint_asset
+from streambank_airflow.arguments import ImportArguments, OneOf, TakeArguments, Templated, argument
+from streambank_airflow.assets import event_extra
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.operators.base import (
@@ -39,20 +39,17 @@ class _MakesSavepoint(OnSavepoint):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if self.job_in_dag is not None:
-            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
+        self.add_savepoint_outlet(sure=True)
 
     def took(self, context: Context, result: Mapping[str, Any]) -> None:
         """Keep what was made, for the link, lineage and the asset's event, and log its warnings."""
         self.did("took", result)
-        for outlet in self.outlets:
-            if outlet == savepoint_asset(self.job):
-                context["outlet_events"][outlet].extra = event_extra(result)
+        self.tell_savepoint(context, event_extra(result))
         for warning in result["warnings"]:
             self.log.warning("%s", in_words(warning))
 
 
-class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeOptions):
+class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeArguments):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
     Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
@@ -74,27 +71,29 @@ class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeOptions):
 
     operation = "take"
 
-    checkpoint: str | Template | None = None
-    skip_if_never_started: bool = False
+    checkpoint: Templated[str | None] = argument(None)
+    skip_if_never_started: Templated[bool] = argument(False)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Take it; see the class."""
         with airflow_failures():
-            by = tried_by(context) if self.name else asked_by(context)
             try:
-                result = self.hook.savepoints.take(
+                # Before anything is taken: another try of what fails after it might take another one.
+                several = self.checkpoint is None and len(self.hook.declared.job(self.job).queries) > 1
+                taken = self.hook.savepoints.take(
                     self.job,
-                    TakeOptions(**self.values_of(TakeOptions)),
                     checkpoint=self.checkpoint,
                     note=self.why,
-                    by=by,
+                    by=tried_by(context) if self.name else asked_by(context),
                     executor=self.machines,
+                    **self.values_of(TakeOptions),
                 )
             except NotFoundError as error:
                 if error.code == "never-started" and self.skip_if_never_started:
                     raise AirflowSkipException(error.message) from error
                 raise
+            result = taken.to_dict() | ({"mutually_consistent": False} if several else {})
         self.took(context, result)
         if result["already_there"]:
             self.log.info(
@@ -113,7 +112,7 @@ class CreateSavepointOperator(_MakesSavepoint, SparkWork, TakeOptions):
         return dict(in_data(result))
 
 
-class ImportSavepointOperator(_MakesSavepoint, ImportOptions):
+class ImportSavepointOperator(_MakesSavepoint, ImportArguments):
     """Makes a copy of a checkpoint a savepoint, once it is verified: one by `cp -r`, rsync or a backup.
 
     A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken, and the
@@ -130,15 +129,20 @@ class ImportSavepointOperator(_MakesSavepoint, ImportOptions):
 
     operation = "import"
 
-    copy: str | Template
+    copy: Templated[str]
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Import it; see the class."""
         with airflow_failures():
-            options = ImportOptions(**self.values_of(ImportOptions))
-            by = asked_by(context)
-            result = self.hook.savepoints.import_copy(self.job, self.copy, options, note=self.why, by=by)
+            imported = self.hook.savepoints.import_copy(
+                self.job,
+                copy=self.copy,
+                note=self.why,
+                by=asked_by(context),
+                **self.values_of(ImportOptions),
+            )
+            result = imported.to_dict()
         self.took(context, result)
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
@@ -167,10 +171,10 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
 
     operation = "verify"
 
-    savepoint: str | Template = "latest"
-    level: Level | Template = "quick"
-    share: str | Template = DEFAULT_SHARE
-    fail_on_findings: bool = True
+    savepoint: Templated[str] = argument("latest")
+    level: OneOf[Level] = argument("quick")
+    share: Templated[str] = argument(DEFAULT_SHARE)
+    fail_on_findings: Templated[bool] = argument(True)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -182,14 +186,7 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
                 result, findings = self._sampled(context)
                 damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
             else:
-                result, findings = self.hook.savepoints.verify(
-                    self.job,
-                    str(self.savepoint),
-                    level=self.level,
-                    by=asked_by(context),
-                    executor=self.machines,
-                    spark=self.spark,
-                )
+                result, findings = self._verified(context, self.level)
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
                 self.did("verified", result)
         for finding in findings:
@@ -235,6 +232,19 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
         )
         send_alert(self.hook, self.job, alert, {**context})
 
+    def _verified(self, context: Context, level: Any) -> tuple[dict[str, Any], list[str]]:
+        report = self.hook.savepoints.verify(
+            self.job,
+            str(self.savepoint),
+            level=level,
+            by=asked_by(context),
+            executor=self.machines,
+            spark=self.spark,
+        )
+        wrong = [one for one in report.findings if one.severity != "info"]
+        said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
+        return {**report.to_dict(), "findings": len(said)}, said
+
     def _sampled(self, context: Context) -> tuple[dict[str, Any], list[str]]:
         report = self.hook.repository.verify(self.job, str(self.share), by=asked_by(context))
         for finding in report.findings:
@@ -271,8 +281,8 @@ class PinSavepointOperator(StreambankOperator):
         `job`, `savepoint`, `pinned`.
     """
 
-    savepoint: str | Template
-    pinned: bool | Template = True
+    savepoint: Templated[str]
+    pinned: Templated[bool] = argument(True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin or unpin it; see the class."""
@@ -295,7 +305,7 @@ class UndeleteSavepointOperator(StreambankOperator):
         `job`, `savepoint`, `already_listed`.
     """
 
-    savepoint: str | Template
+    savepoint: Templated[str]
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Bring it back; see the class."""

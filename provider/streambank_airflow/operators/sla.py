@@ -14,12 +14,11 @@ from airflow.sdk import BaseNotifier, BaseOperator
 from streambank.control.watch import LATE_S
 from streambank.core.choices import Severity
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.options import Template
 from streambank.core.units import to_json_time, utc_now
-from streambank.core.verb_options import SlaOptions
+from streambank_airflow.arguments import OfJob, OneOf, SlaArguments, Templated, argument
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, alert_of_failure
+from streambank_airflow.operators.base import RESULT_KEY, Declaration, FindsJobs, alert_of_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,7 +49,7 @@ class Checked:
     ages: Ages | None = None
 
 
-class CheckSlaOperator(FindsJobs, BaseOperator, SlaOptions):
+class CheckSlaOperator(FindsJobs, BaseOperator, SlaArguments):
     """Judges what jobs promise, tells what is news, sends metrics, and says what it found.
 
     One job that cannot be judged, or one notifier that fails, hides nothing of the others: the task goes
@@ -73,13 +72,14 @@ class CheckSlaOperator(FindsJobs, BaseOperator, SlaOptions):
 
     at_failure = (alert_of_failure,)
 
-    job: str | Template | None = None
-    jobs: Sequence[str] | str | Template | None = None
-    checkpoint: str | Template | None = None
-    jobs_file: str | PathLike[str] | Template | None = None
-    streambank_conn_id: str | Template = DEFAULT_CONN_ID
+    job: OfJob[str | None] = argument(None)
+    jobs: Templated[Sequence[str] | str | None] = argument(None)
+    checkpoint: Templated[str | None] = argument(None)
+    jobs_file: Templated[str | PathLike[str] | None] = argument(None)
+    declaration: OfJob[Declaration | None] = argument(None)
+    streambank_conn_id: Templated[str] = argument(DEFAULT_CONN_ID)
     notifiers: Sequence[BaseNotifier] | None = None
-    least: Severity | Template = "warn"
+    least: OneOf[Severity] = argument("warn")
 
     def after_init(self) -> None:
         if (self.job is None) == (self.jobs is None) or (self.checkpoint is not None and self.job is None):
@@ -247,6 +247,11 @@ class CheckSlaOperator(FindsJobs, BaseOperator, SlaOptions):
                 isinstance(error, StreambankError) and not error.retryable for error in errors.values()
             )
             kind = AirflowFailException if not failed and hopeless else AirflowException
+            lines += (
+                ["Hint: see to what the notifier lacks; the next check sends what it could not."]
+                if failed
+                else []
+            )
             raise kind(" ".join(lines))
         if broken and self.on_breach == "fail":
             raise AirflowFailException(" ".join(lines))

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import conf
 from streambank.core.errors import RefusedError
 from streambank.core.shape import decode
 from streambank.core.verb_options import UpgradeOptions
+from streambank_airflow.arguments import Seconds, UpgradeArguments, argument
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_for, in_data
@@ -30,7 +31,7 @@ _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
 
-class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
+class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeArguments):
     """Brings a running job to what its file declares now, or to what is said here instead.
 
     The new code is rehearsed on a copy while the old one runs on, takes its place with a savepoint in
@@ -62,7 +63,7 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
 
     from_form: bool = False
     deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
-    poll_interval_s: float = 2.0
+    poll_interval_s: Seconds[float] = argument(2.0)
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -82,22 +83,19 @@ class UpgradeStreamingJobOperator(EndsWhenKilled, UpgradeOptions):
         return self._upgrade(context, decode(Wait, event["remember"], "wait of an upgrade"))
 
     def _upgrade(self, context: Context, wait: Wait | None = None) -> dict[str, Any]:
-        from streambank.upgrade.plan import UpgradeRequest
-
         with airflow_failures():
             self.check_deferrable()
-            job = self.whole_job("An upgrade")
             if self.from_form:
-                check_form_upgrade(job, self.application, self.conf)
-            request = UpgradeRequest(
-                job, by=asked_by(context), why=self.why, **self.values_of(UpgradeOptions)
-            )
+                check_form_upgrade(self.whole_job("An upgrade"), self.application, self.conf)
             with self.killable("upgrade", "a retry finishes it."):
                 report = self.hook.recovery.upgrade(
-                    request,
+                    self.job,
+                    note=self.why,
+                    by=asked_by(context),
                     say=lambda step: self.log.info("Upgrade of job %s: %s.", self.job, step),
                     leave=self._leave if self.deferrable else None,
                     wait=wait,
+                    **self.values_of(UpgradeOptions),
                 )
             result = result_of(report)
             # A task that fails returns nothing, and what it found is wanted most then.

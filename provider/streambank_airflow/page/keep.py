@@ -23,11 +23,13 @@ from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
 from streambank.core.names import SEPARATOR
 from streambank.core.patience import Waited
+from streambank.core.units import from_json_time, utc_now
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
-from streambank_airflow.hints import in_data
+from streambank_airflow.hints import WORKS, in_data, is_own_dag
+from streambank_airflow.page.names import job_of, page_name
 from streambank_airflow.page.pace import LINES_TO_ALL, SPREAD, THREADS, WatchPace
-from streambank_airflow.page.store import LINE, PageStore, as_json, values_of
+from streambank_airflow.page.store import DAGS, LINE, NoPageError, PageStore, PageValues, as_json, values_of
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 8.0
-"""How long a task waits for its page, in seconds.
+LINE_PATIENCE_S = 2.0
+"""How long a task waits for the line of a page that was not made in time, in seconds."""
+PATIENCE_S = 6.0
+"""How long a task waits for its page before that, in seconds.
 
 Airflow ends what takes 20 after the task's own end (`[core] task_success_overtime`), and alerts may take 10.
 """
@@ -51,6 +55,17 @@ IDENTITY = "identity"
 """Field of the line that tells jobs of one name apart."""
 NEXT_S = "next_s"
 """Field of the line: after how many seconds the watch of the job keeps the next one; none without a watch."""
+KEPT_S = 86_400.0
+"""For so long, in seconds, a DAG of one's own leaves what is kept of another job of the same name."""
+MOST_DAGS = 100
+"""How many DAGs of one's own are noted of a job."""
+NOT_NAMED = (
+    "The page in Airflow does not show job %s: no DAG file names it. Give a task of such a DAG "
+    'inlets=[page_asset("%s")], from streambank_airflow.assets, if it is to.'
+)
+UNNAMED_S = 3600.0
+"""After how many seconds a watch tries again to keep the page of a job that no DAG file names."""
+OTHER_JOB = "The page in Airflow shows another job %s, of another file or place, and so not this job %s."
 TRIES = 2
 """How often a snapshot is made where another process has kept one meanwhile."""
 
@@ -62,14 +77,15 @@ def keep_page(
     *,
     patience_s: float | None = None,
     is_new: bool = True,
+    takes_over: bool = True,
 ) -> bool:
     """Make the snapshot of a job and keep it.
 
     Args:
         parts: Which parts are made; None for all that are made by default.
         patience_s: How long the snapshot may take, in seconds; it is made in a thread then. None for ever.
-        is_new: Whether it is kept for a job, too, of which nothing has been kept so far, and over what was
-            kept for another job of the same name.
+        is_new: Whether it is kept for a job, too, of which nothing has been kept so far.
+        takes_over: Whether it is kept over what was kept for another job of the same name, within a day.
 
     Returns:
         Whether it was kept: False for a job that the jobs file does not declare.
@@ -83,7 +99,7 @@ def keep_page(
     def make(before: Mapping[str, Any] | None) -> Snapshot | None:
         if before is None and not is_new:
             return None
-        one = partial(_snapshot, hook, job, before, parts, is_new)
+        one = partial(_snapshot, hook, job, before, parts, takes_over)
         return one() if until is None else _within(max(0.0, until - time.monotonic()), one, patience_s)
 
     store = PageStore(values_of(job))
@@ -120,7 +136,7 @@ def _snapshot(
     job: str,
     before: Mapping[str, Any] | None,
     parts: Collection[str] | None,
-    is_new: bool,
+    takes_over: bool,
     next_s: float | None = None,
 ) -> Snapshot | None:
     """The snapshot of a job; None for one that is not declared, or is not the one that was kept."""
@@ -134,7 +150,7 @@ def _snapshot(
     with hook.declared.access():
         identity = identity_of(declared)
         known = before if before is not None and before.get(IDENTITY) == identity else None
-        if known is None and not is_new:
+        if known is None and before is not None and not takes_over and _is_kept(before):
             return None
         # Of another job of this name nothing is taken over.
         made = snapshot(declared, before=None if known is None else Snapshot(known), parts=parts)
@@ -156,12 +172,21 @@ def identity_of(job: Job) -> str:
     return blake2b("\n".join(map(str, places)).encode(), digest_size=8).hexdigest()
 
 
+def _is_kept(line: Mapping[str, Any]) -> bool:
+    """Whether a line is so young that whoever has kept it will keep the next one."""
+    try:
+        return (utc_now() - from_json_time(str(line.get("at")))).total_seconds() < KEPT_S
+    except ValueError:
+        return False
+
+
 def keep_after_task(context: Mapping[str, Any]) -> None:
     """A callback of a task that has ended well, failed, or is tried again: keep the page of its job.
 
     Airflow calls it once the task's state is recorded, so it does not hold up what comes after the task. A
-    DAG that is none of the job's own need not name the asset with which its page is kept, and Airflow would
-    log that as an error: it keeps a page only where there is one.
+    DAG whose file does not name the job, since it comes from a template or is mapped, need not have the asset
+    with which its page is kept, and Airflow would log that as an error: it keeps a page only where there is
+    one.
 
     Callbacks of a task that was killed run in Airflow's DAG processor, one after the other, which need not
     reach the storage and answers nothing that is asked of the asset state store: nothing is kept there. Only
@@ -174,19 +199,61 @@ def keep_after_task(context: Mapping[str, Any]) -> None:
     job = job_of(task)
     if job is None or not page_is_on():
         return
-    is_own = instance.dag_id.startswith(f"{job}.")
+    is_own = is_own_dag(getattr(task, "dag", None))
+    # As its file has the tasks: what is mapped, or rendered, knows more by now.
+    is_named = not is_own or _is_named(job, task.dag)
+    how = {"is_new": is_named, "takes_over": not is_own}
     try:
-        keep_page(task.hook, job, task.page_parts, patience_s=PATIENCE_S, is_new=is_own)
+        is_kept = _keep_in_time(task, job, **how)
+        if task.page_parts == ():
+            return  # what only looks at a job is none of its DAGs
+        if is_own and is_kept:
+            note_dag(values_of(job), instance.dag_id, task)
+        elif not is_kept and not is_named:
+            _say_unnamed(job)
+        elif not is_kept and context["exception"] is None:
+            log.info(OTHER_JOB, job, job)
     except Exception as error:
         _warn(job, error)
 
 
-def job_of(task: Any) -> str | None:
-    """The job whose page a task keeps; None for a task on a copy, on several jobs, or not rendered yet."""
-    job = getattr(task, "job", None)
-    if not isinstance(job, str) or not job or "{" in job or SEPARATOR in job:
-        return None
-    return None if getattr(task, "checkpoint", None) else job.partition("/")[0]
+def _keep_in_time(task: Any, job: str, **how: bool) -> bool:
+    """Keep the page, or at least its line, which is made at once: it says whether the job runs.
+
+    Raises:
+        TimeoutError: The line took too long, too.
+    """
+    try:
+        return keep_page(task.hook, job, task.page_parts, patience_s=PATIENCE_S, **how)
+    except TimeoutError as error:
+        try:
+            is_kept = keep_page(task.hook, job, (), patience_s=LINE_PATIENCE_S, **how)
+        except TimeoutError:
+            raise error from None
+        log.warning("Of the page of job %s only the line could be kept: %s", job, error)
+        return is_kept
+
+
+def _is_named(job: str, dag: Any) -> bool:
+    """Whether a task of a DAG has the asset of the job's page as an inlet."""
+    return any(getattr(one, "name", None) == page_name(job) for task in dag.tasks for one in task.inlets)
+
+
+def note_dag(values: PageValues, dag_id: str, task: Any) -> None:
+    """Note which DAG of one's own has worked on a job, and how: its file need not say that (own_dags.py).
+
+    Two tasks that end at once may write over each other; then it is noted by the next one.
+    """
+    verbs = {WORKS[kind.__name__] for kind in type(task).__mro__ if kind.__name__ in WORKS}
+    known = values.get(DAGS)
+    dags = known if isinstance(known, dict) else {}
+    before = dags.get(dag_id)
+    if isinstance(before, dict) and isinstance(before.get("verbs"), list):
+        verbs = verbs.union(map(str, before["verbs"]))
+    now = {"on": utc_now().date().isoformat(), "verbs": sorted(verbs)}
+    if now != before:
+        others = sorted(dags.items(), key=lambda one: str(one[1]))[-MOST_DAGS:]
+        values.set(DAGS, {**dict(others), dag_id: now})
 
 
 class WatchedPage:
@@ -199,6 +266,7 @@ class WatchedPage:
     Args:
         clock: Seconds on a clock that never jumps.
         pace: The pace of all watches of a process; that of this process when left out.
+        takes_over: Whether it is kept over what was kept for another job of the same name, within a day.
     """
 
     def __init__(
@@ -207,8 +275,10 @@ class WatchedPage:
         job: str,
         clock: Callable[[], float] = time.monotonic,
         pace: WatchPace | None = None,
+        *,
+        takes_over: bool = True,
     ) -> None:
-        self._hook, self._job, self._clock = hook, job, clock
+        self._hook, self._job, self._clock, self._takes_over = hook, job, clock, takes_over
         self._pace = pace or _pace()
         self._work: asyncio.Future[None] | None = None
         self._turn: _Turn | None = None
@@ -219,6 +289,7 @@ class WatchedPage:
         self._kept: str | None = None
         self._failures = 0
         self._begun_at = 0.0
+        self._unnamed_until = 0.0
         self._late = False
 
     def after_look(self, driver: str | None, state: Hashable = None) -> None:
@@ -229,6 +300,8 @@ class WatchedPage:
             state: What else of the job must be seen at once; where it changes, the line is due.
         """
         now, seen = self._clock(), (driver, state)
+        if now < self._unnamed_until:
+            return
         before = self._seen or seen
         is_urgent = seen != before
         self._seen = before
@@ -273,6 +346,10 @@ class WatchedPage:
         try:
             self._make_and_keep(turn)
             self._failures = 0
+        except NoPageError:
+            self._kept = None
+            _say_unnamed(self._job)
+            self._unnamed_until = self._clock() + UNNAMED_S
         except Exception as error:
             self._kept = None
             if not self._failures:
@@ -297,7 +374,9 @@ class WatchedPage:
         kept = _made_and_kept(
             store,
             line,
-            lambda before: _snapshot(self._hook, self._job, before, turn.parts, True, turn.next_s),
+            lambda before: _snapshot(
+                self._hook, self._job, before, turn.parts, self._takes_over, turn.next_s
+            ),
         )
         self._kept = None if kept is None else as_json(kept)
 
@@ -324,11 +403,11 @@ class _Turn:
         return self._claim.acquire(blocking=False)
 
 
-def page_of_watch(hook: StreambankHook, job: str) -> WatchedPage | None:
+def page_of_watch(hook: StreambankHook, job: str, *, takes_over: bool = True) -> WatchedPage | None:
     """What keeps the page beside the watch of a job; None where the page is off, or the job is a copy."""
     if SEPARATOR in job or not page_is_on():
         return None
-    return WatchedPage(hook, job.partition("/")[0])
+    return WatchedPage(hook, job.partition("/")[0], takes_over=takes_over)
 
 
 @cache
@@ -353,6 +432,12 @@ def _within(left_s: float, make: Callable[[], Snapshot | None], patience_s: floa
     if not made.ends_within(left_s):
         raise TimeoutError(f"it was not made within {patience_s:g} s")
     return made.result()
+
+
+@cache
+def _say_unnamed(job: str) -> None:
+    """Say that a job has no page, and what to do: once in a process, since nothing is wrong with the job."""
+    log.info(NOT_NAMED, job, job)
 
 
 def _warn(job: str, error: Exception) -> None:

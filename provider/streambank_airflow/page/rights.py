@@ -1,13 +1,14 @@
 """Who may see a job, and what a user may do: Airflow's rights to the job's DAGs, by its auth manager.
 
 A user sees a job when they may read the first of its DAGs that exist, in the order of `VERBS`: `<job>.run`
-where that is built.
+where that is built. A job that has none of `build_dags` is seen by those who may read one of the DAGs that
+people have written for it (own_dags.py).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,38 +16,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.configuration import conf
-from airflow.models.dag import DagModel
+from airflow.models.dag import DagModel, DagTag
 from airflow.models.errors import ParseImportError
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, exists, func, or_, select
 
 from streambank.core.units import to_json_time
-from streambank_airflow.configuration import MISTAKE
+from streambank_airflow.configuration import MISTAKE, TAG
+from streambank_airflow.dag_names import MAINTENANCE, REFRESH, VERBS
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
-VERBS = (
-    "run",
-    "stop",
-    "savepoint",
-    "restore",
-    "drill",
-    "upgrade",
-    "sla",
-    "compact",
-    "rescale",
-    "transform",
-    "bootstrap",
-    "failover",
-)
-"""The DAGs of a job by their verbs, in the order of `dags.jobs.BUILDERS`, which is too much to load here."""
-REFRESH = "refresh"
-"""The first part of the verbs that come after them: one DAG for each copy of the job's state."""
 _AT_ONCE = 5_000
 """How many names go into one query."""
 
@@ -56,10 +42,11 @@ class JobDag:
     """A DAG of a job that Airflow has.
 
     Attributes:
-        verb: Its verb, or `refresh.<copy>`.
+        verb: Its verb, or `refresh.<copy>`; empty for a DAG of one's own.
         broken: Whether its DAG file cannot be imported now: Airflow shows why, and runs nothing of it.
         file: Its DAG file, by its path in the bundle, as Airflow's import errors name it.
         mistake: What is wrong with the job's declaration, where only that job has a mistake; else empty.
+        verbs: What a DAG of one's own does to the job, as far as that is known.
     """
 
     job: str
@@ -71,6 +58,7 @@ class JobDag:
     bundle: str | None = None
     file: str | None = None
     mistake: str = ""
+    verbs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +137,13 @@ class Rights:
         return bool(get_auth_manager().is_authorized_view(access_view=view, user=self.user))
 
     def approvals(
-        self, dag_ids: Collection[str] | None = None, jobs: Collection[str] | None = None
+        self, dag_ids: Collection[str] | None = None, of: Callable[[str], bool] = bool
     ) -> list[Approval]:
         """The questions that wait for a person, of DAGs whose questions the user may read; oldest first.
 
         Args:
             dag_ids: Of these DAGs; None for all.
-            jobs: Of DAGs of these jobs; None for all. The auth manager is asked of no others.
+            of: Whether a DAG's questions are wanted. The auth manager is asked of no others.
         """
         wanted = (
             select(
@@ -179,9 +167,7 @@ class Rights:
             one = Approval(dag_id, run_id, task_id, map_index, subject, _as_json_time(since), names)
             assigned[one] = ids
         found = list(assigned)
-        asking = {one.dag_id for one in found}
-        if jobs is not None:
-            asking = {dag_id for dag_id in asking if any(job in jobs for job in owners(dag_id))}
+        asking = {one.dag_id for one in found if of(one.dag_id)}
         self._know_teams(asking)
         allowed = {one: self.may_answer(one) for one in asking if self.may_read_questions(one)}
         return [
@@ -207,17 +193,19 @@ class Rights:
 
 
 def first_dags(session: Session, jobs: Collection[str]) -> dict[str, JobDag]:
-    """The first DAG of each job, by which it is decided who sees it; a job without any is missing."""
-    found = {dag.job: dag for dag in _dags(session, {f"{job}.{VERBS[0]}": (job, VERBS[0]) for job in jobs})}
+    """The first DAG that was built for each job, by which it is decided who sees it, or none."""
+    found = {
+        dag.job: dag for dag in dags_there(session, {f"{job}.{VERBS[0]}": (job, VERBS[0]) for job in jobs})
+    }
     rest = {f"{job}.{verb}": (job, verb) for job in jobs if job not in found for verb in VERBS[1:]}
-    for dag in sorted(_dags(session, rest), key=lambda one: VERBS.index(one.verb)):
+    for dag in sorted(dags_there(session, rest), key=lambda one: VERBS.index(one.verb)):
         found.setdefault(dag.job, dag)
     return found
 
 
 def dags_of(session: Session, job: str) -> list[JobDag]:
     """The DAGs of a job that Airflow has, in the order of `VERBS`, then those that refresh copies."""
-    dags = _dags(session, {f"{job}.{verb}": (job, verb) for verb in VERBS})
+    dags = dags_there(session, {f"{job}.{verb}": (job, verb) for verb in VERBS})
     prefix = f"{job}.{REFRESH}."
     copies: Collection[str] = session.scalars(
         select(DagModel.dag_id).where(DagModel.dag_id.startswith(prefix, autoescape=True))
@@ -225,26 +213,31 @@ def dags_of(session: Session, job: str) -> list[JobDag]:
     if {f"{prefix}{verb}" for verb in VERBS[:2]} <= {*copies}:
         # There is a job of that name, such as `orders.refresh`: its DAGs are not those of copies.
         copies = [one for one in copies if one.removeprefix(prefix) not in VERBS]
-    refreshes = _dags(session, {one: (job, one.removeprefix(f"{job}.")) for one in copies})
+    refreshes = dags_there(session, {one: (job, one.removeprefix(f"{job}.")) for one in copies})
     return [
         *sorted(dags, key=lambda one: VERBS.index(one.verb)),
         *sorted(refreshes, key=lambda one: one.verb),
     ]
 
 
-def owners(dag_id: str) -> Iterator[str]:
-    """Names of jobs whose DAG one may be by its name, the longest first: a job's name may have dots in it."""
-    names = dag_id.split(".")
-    for end in range(len(names) - 1, 0, -1):
-        if names[end] == REFRESH or names[end:] in ([verb] for verb in VERBS):
-            yield ".".join(names[:end])
+def is_built() -> ColumnElement[bool]:
+    """Whether `build_dags` has made a DAG, by its tags: another one may have such a name, and any form.
+
+    `dag_names.is_tagged` says the same of a DAG that a file has made.
+    """
+    verb = func.substr(DagModel.dag_id, func.length(DagTag.name) + 2)
+    is_verb = or_(verb.in_(VERBS), verb.startswith(f"{REFRESH}.", autoescape=True))
+    of_job = and_(DagModel.dag_id == DagTag.name + "." + verb, is_verb)
+    tagged = exists().where(DagTag.dag_id == DagModel.dag_id, DagTag.name == TAG)
+    return tagged & exists().where(DagTag.dag_id == DagModel.dag_id, or_(DagTag.name == MAINTENANCE, of_job))
 
 
-def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
+def dags_there(session: Session, known: Mapping[str, tuple[str, str]], *, own: bool = False) -> list[JobDag]:
     """Those of some DAGs that a DAG file has now.
 
     Args:
         known: DAG -> its job and verb.
+        own: Those that people have written, instead of those that `build_dags` has made.
     """
     found = []
     for some in _parts(list(known)):
@@ -257,7 +250,7 @@ def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
         # A DAG is stale, too, while its file cannot be read; its job goes on, and so do rights to it.
         is_there = or_(DagModel.is_stale.is_(False), broken)
         wanted = select(DagModel.dag_id, name, DagModel.is_paused, broken, DagModel.description, bundle, file)
-        wanted = wanted.where(DagModel.dag_id.in_(some), is_there)
+        wanted = wanted.where(DagModel.dag_id.in_(some), is_there, is_built() != own)
         for dag_id, shown, paused, is_broken, description, in_bundle, path in session.execute(wanted):
             job, verb = known[dag_id]
             before, begun, mistake = (description or "").partition(MISTAKE)

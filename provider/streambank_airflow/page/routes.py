@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -25,8 +25,10 @@ from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank.core.names import check_job_name
 from streambank.core.units import to_json_time, utc_now
+from streambank_airflow.dag_names import owners
 from streambank_airflow.page.files import static_files
-from streambank_airflow.page.rights import JobDag, Rights, dags_of, first_dags, owners
+from streambank_airflow.page.own_dags import own_dags, seen_jobs
+from streambank_airflow.page.rights import JobDag, Rights, dags_of
 from streambank_airflow.page.rows import rows
 from streambank_airflow.page.store import FORMAT, DamagedPartError, as_json, read_part
 
@@ -45,6 +47,7 @@ def page_app() -> FastAPI:
     app.get("/jobs")(list_jobs)
     app.get("/jobs/{job}")(show_job)
     app.get("/jobs/{job}/{part}")(show_part)
+    app.get("/dags/{dag_id}")(show_dag)
     app.get("/static/{name}")(serve_file)
     return app
 
@@ -71,11 +74,9 @@ class Guarded:
 def list_jobs(user: GetUserDep, session: SessionDep) -> Response:
     """The lines of all jobs that the user may see."""
     rights = Rights(user, session)
-    lines = rows().lines(session)
-    dags = first_dags(session, lines)
-    readable = rights.readable([dag.dag_id for dag in dags.values()])
-    seen = {job: dags[job] for job in sorted(lines) if job in dags and dags[job].dag_id in readable}
-    approvals = _approvals_by_job(rights, seen)
+    lines, own = rows().lines(session), own_dags(session)
+    seen = seen_jobs(rights, lines, own)
+    approvals = _approvals_by_job(rights, seen, own)
     entries = ",".join(_entry(dag, lines[job], approvals[job]) for job, dag in seen.items())
     facts = {"format": FORMAT, "now": _now(), "import_errors": rights.may_read_import_errors()}
     return _json(f'{as_json(facts)[:-1]},"jobs":[{entries}]}}')
@@ -84,45 +85,36 @@ def list_jobs(user: GetUserDep, session: SessionDep) -> Response:
 def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
     """The line of a job, its DAGs, what the user may do with them, and what waits for a person."""
     rights = Rights(user, session)
-    line, _ = _seen(rights, job)
-    dags = dags_of(session, job)
-    readable = rights.readable([dag.dag_id for dag in dags])
-    triggers = {one for one in readable if rights.may_trigger(one)}
-    shown = [
-        {
-            "dag_id": dag.dag_id,
-            "verb": dag.verb,
-            "name": dag.name,
-            "paused": dag.paused,
-            "broken": dag.broken,
-            "mistake": dag.mistake,
-            "bundle": dag.bundle,
-            "file": dag.file,
-            "may": {
-                "read": True,
-                "trigger": dag.dag_id in triggers,
-                # Only of a run that the user may begin does the page say whether its question appears.
-                "questions": dag.dag_id in triggers and rights.may_read_questions(dag.dag_id),
-            },
-        }
-        for dag in dags
-        if dag.dag_id in readable
-    ]
+    line, _, own = _seen(rights, job)
+    built = dags_of(session, job)
+    readable = rights.readable([dag.dag_id for dag in (*built, *own)])
     facts = {
         "format": FORMAT,
         "now": _now(),
         "job": job,
         "import_errors": rights.may_read_import_errors(),
-        "dags": shown,
+        "dags": [_shown(rights, dag) for dag in built if dag.dag_id in readable],
+        "own": [_shown(rights, dag) for dag in own if dag.dag_id in readable],
         "approvals": [asdict(one) for one in rights.approvals(readable)],
     }
     return _json(f'{as_json(facts)[:-1]},"line":{_line(job, line)}}}')
 
 
+def show_dag(dag_id: str, user: GetUserDep, session: SessionDep) -> Response:
+    """The jobs that a DAG works on, of those that the user may see."""
+    rights, own = Rights(user, session), own_dags(session)
+    known = {job for job, dags in own.items() if any(dag.dag_id == dag_id for dag in dags)}
+    for job in owners(dag_id):
+        if any(dag.dag_id == dag_id for dag in dags_of(session, job)):
+            known.add(job)
+    seen = seen_jobs(rights, known, own) if rights.readable([dag_id]) else {}
+    return _json(as_json({"format": FORMAT, "now": _now(), "dag_id": dag_id, "jobs": list(seen)}))
+
+
 def show_part(job: str, part: str, user: GetUserDep, session: SessionDep) -> Response:
     """A part of a job, as it was kept."""
     rights = Rights(user, session)
-    _, dag = _seen(rights, job)
+    _, dag, _ = _seen(rights, job)
     if part == LOG and not rights.may_read_logs(dag.dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "You may not read the logs of this job's tasks.")
     text = None
@@ -148,8 +140,8 @@ def serve_file(name: str, request: Request) -> Response:
     return Response(found.content, headers=headers, media_type=found.type)
 
 
-def _seen(rights: Rights, job: str) -> tuple[str | None, JobDag]:
-    """The line of a job and the DAG by which the user sees it.
+def _seen(rights: Rights, job: str) -> tuple[str | None, JobDag, Sequence[JobDag]]:
+    """The line of a job, the DAG by which the user sees it, and those that people have written for it.
 
     Raises:
         HTTPException: There is no such job, or the user may not see it: which of the two is not said.
@@ -160,20 +152,50 @@ def _seen(rights: Rights, job: str) -> tuple[str | None, JobDag]:
     except InputError:
         raise missing from None
     lines = rows().lines(rights.session, job)
-    dag = first_dags(rights.session, lines).get(job)
-    if dag is None or not rights.readable([dag.dag_id]):
+    own = own_dags(rights.session, job)
+    dag = seen_jobs(rights, lines, own).get(job)
+    if dag is None:
         raise missing
-    return lines[job], dag
+    return lines[job], dag, own.get(job, [])
 
 
-def _approvals_by_job(rights: Rights, jobs: Mapping[str, JobDag]) -> dict[str, list[dict[str, Any]]]:
+def _shown(rights: Rights, dag: JobDag) -> dict[str, Any]:
+    """A DAG of a job that the user may read, and what they may do with it."""
+    may_trigger = rights.may_trigger(dag.dag_id)
+    return {
+        "dag_id": dag.dag_id,
+        **({"verbs": dag.verbs} if not dag.verb else {"verb": dag.verb}),
+        "name": dag.name,
+        "paused": dag.paused,
+        "broken": dag.broken,
+        "mistake": dag.mistake,
+        "bundle": dag.bundle,
+        "file": dag.file,
+        "may": {
+            "read": True,
+            "trigger": may_trigger,
+            # Only of a run that the user may begin does the page say whether its question appears.
+            "questions": may_trigger and rights.may_read_questions(dag.dag_id),
+        },
+    }
+
+
+def _approvals_by_job(
+    rights: Rights, jobs: Collection[str], own: Mapping[str, Sequence[JobDag]]
+) -> dict[str, list[dict[str, Any]]]:
     """What waits for a person, by job; of jobs that the user sees."""
+    of_dag: dict[str, list[str]] = defaultdict(list)
+    for job in jobs:
+        for dag in own.get(job, ()):
+            of_dag[dag.dag_id].append(job)
+
+    def jobs_of(dag_id: str) -> list[str]:
+        return [job for job in owners(dag_id) if job in jobs][:1] or of_dag.get(dag_id, [])
+
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in rights.approvals(jobs=jobs):
-        for job in owners(one.dag_id):
-            if job in jobs:
-                found[job].append(asdict(one))
-                break
+    for one in rights.approvals(of=lambda dag_id: bool(jobs_of(dag_id))):
+        for job in jobs_of(one.dag_id):
+            found[job].append(asdict(one))
     return found
 
 
@@ -181,6 +203,7 @@ def _entry(dag: JobDag, line: str | None, approvals: list[dict[str, Any]]) -> st
     facts = {
         "job": dag.job,
         "dag": dag.dag_id,
+        "built": bool(dag.verb),
         "paused": dag.paused,
         "broken": dag.broken,
         "mistake": dag.mistake,

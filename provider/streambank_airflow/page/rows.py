@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.models import Variable
 from airflow.models.asset import AssetActive, AssetModel
-from airflow.models.dag import DagTag
-from sqlalchemy import and_, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import and_, select
 
 from streambank.core.json_text import loads
 from streambank_airflow.airflow_versions import keeps_in_assets
-from streambank_airflow.configuration import TAG
 from streambank_airflow.page.names import PAGES, page_name
-from streambank_airflow.page.rights import VERBS
 from streambank_airflow.page.store import LINE, variable_key
 
 if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
 
 class Rows(Protocol):
     """Reads what is kept."""
 
-    def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
-        """The line of each job, or of one: the text of its JSON; None where none was kept yet."""
+    def lines(self, session: Session, job: str | None = None, key: str = LINE) -> dict[str, str | None]:
+        """The line of each job, or of one: the text of its JSON; None where none was kept yet.
+
+        Args:
+            key: Of another value than the line.
+        """
 
     def read(self, session: Session, job: str, keys: Sequence[str]) -> Mapping[str, Any]:
         """Values by keys; what is not there, or no JSON, is missing."""
@@ -35,17 +36,13 @@ class Rows(Protocol):
 class AssetRows:
     """Reads the state stores of the page assets that are active; one query each."""
 
-    def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
+    def lines(self, session: Session, job: str | None = None, key: str = LINE) -> dict[str, str | None]:
         from airflow.models.asset_state_store import AssetStateStoreModel as Kept
 
-        kept = and_(Kept.asset_id == AssetModel.id, Kept.key == LINE)
+        kept = and_(Kept.asset_id == AssetModel.id, Kept.key == key)
         wanted = select(AssetModel.name, AssetModel.uri, Kept.value).join(*_active()).outerjoin(Kept, kept)
-        if job is None:
-            wanted = wanted.where(AssetModel.uri.startswith(PAGES, autoescape=True))
-        else:
-            wanted = wanted.where(AssetModel.uri == f"{PAGES}{job}")
         found: dict[str, str | None] = {}
-        for name, uri, value in session.execute(wanted):
+        for name, uri, value in session.execute(wanted.where(is_page(job))):
             owner = str(uri).removeprefix(PAGES)
             # An asset of this URI with another name is not one of ours.
             if page_name(owner) == name:
@@ -65,15 +62,16 @@ class AssetRows:
 
 
 class VariableRows:
-    """Reads Variables; jobs of which none is kept are known by the tags of their DAGs."""
+    """Reads Variables; jobs of which none is kept are known by their assets alone."""
 
-    def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
+    def lines(self, session: Session, job: str | None = None, key: str = LINE) -> dict[str, str | None]:
         wanted = select(Variable)
         if job is None:
-            wanted = wanted.where(Variable.key.like(variable_key("%", LINE)))
+            wanted = wanted.where(Variable.key.like(variable_key("%", key)))
         else:
-            wanted = wanted.where(Variable.key == variable_key(job, LINE))
-        found: dict[str, str | None] = dict.fromkeys(_tagged(session, job))
+            wanted = wanted.where(Variable.key == variable_key(job, key))
+        named = session.scalars(select(AssetModel.uri).join(*_active()).where(is_page(job)))
+        found: dict[str, str | None] = dict.fromkeys(uri.removeprefix(PAGES) for uri in named)
         for one in session.scalars(wanted):
             found[one.key.split(":")[1]] = one.val
         return found
@@ -89,13 +87,11 @@ def rows() -> Rows:
     return AssetRows() if keeps_in_assets() else VariableRows()
 
 
-def _tagged(session: Session, job: str | None) -> Sequence[str]:
-    """Jobs that have a DAG, or of these the one, by the tags that `build_dags` gives it."""
-    every, own = aliased(DagTag), aliased(DagTag)
-    of_job = or_(*(own.dag_id == own.name + f".{verb}" for verb in VERBS))
-    wanted = select(own.name).distinct().join(every, every.dag_id == own.dag_id)
-    wanted = wanted.where(every.name == TAG, of_job)
-    return session.scalars(wanted if job is None else wanted.where(own.name == job)).all()
+def is_page(job: str | None) -> ColumnElement[bool]:
+    """Of assets those of pages, or that of one job."""
+    if job is None:
+        return AssetModel.uri.startswith(PAGES, autoescape=True)
+    return AssetModel.uri == f"{PAGES}{job}"
 
 
 def _active() -> tuple[Any, Any]:

@@ -33,6 +33,8 @@ from streambank_airflow.page.names import page_name
 FORMAT = 1
 LINE = "line"
 """Key of the line: one JSON object, as it is."""
+DAGS = "dags"
+"""Key of what is known by tasks that have ended: which DAGs of one's own work on the job, and how."""
 MOST_BYTES = 60_000
 """What a value may have, as JSON."""
 MOST_PART_BYTES = 8 << 20
@@ -55,6 +57,10 @@ class TooLargeError(ValueError):
     """A line or a part has more than can be kept."""
 
 
+class NoPageError(LookupError):
+    """There is no asset with which values of a job could be kept: no DAG file names it."""
+
+
 class PageValues(Protocol):
     """Where the values of one job are."""
 
@@ -72,8 +78,8 @@ class AssetValues:
     """Values in the state store of a job's page asset; for tasks and triggers.
 
     Any task and any trigger reaches it by the asset's name, as long as the asset is active: `build_dags`
-    names it as an inlet of the job's first DAG. Once no DAG in the database names it, Airflow's scheduler
-    deletes the values.
+    names it as an inlet of the job's first DAG, and so does a task in a DAG of one's own that names the job.
+    Once no DAG in the database names it, Airflow's scheduler deletes the values.
     """
 
     def __init__(self, job: str) -> None:
@@ -85,7 +91,22 @@ class AssetValues:
         return self._store.get(key)
 
     def set(self, key: str, value: Any) -> None:
-        self._store.set(key, value)
+        """Write a value, whatever was there.
+
+        Raises:
+            NoPageError: There is no such asset.
+        """
+        try:
+            self._store.set(key, value)
+        except Exception as error:
+            # In a worker the answer comes through its supervisor, else it is the one of the server itself.
+            answer, said = (
+                getattr(error, "response", None),
+                getattr(getattr(error, "error", None), "detail", None),
+            )
+            if 404 in (getattr(answer, "status_code", None), (said or {}).get("status_code")):
+                raise NoPageError(str(error)) from error
+            raise
 
     def delete(self, key: str) -> None:
         self._store.delete(key)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank.core.options import Template
+from streambank.core.choices import Severity
+from streambank_airflow.arguments import OneOf, Templated, argument
 from streambank_airflow.choices import check_objectives
+from streambank_airflow.operators.base import known_texts
 from streambank_airflow.sensors.job import JobSensor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank_airflow.triggers.base import JobTrigger
+
+
+Until = Literal["kept", "broken"]
 
 
 class SlaSensor(JobSensor):
@@ -35,16 +40,23 @@ class SlaSensor(JobSensor):
     """
 
     says: ClassVar[tuple[str, ...]] = (*JobSensor.says, "sla", "level", "broken", "sla_why")
-    usual: ClassVar[Mapping[str, Any]] = {"poke_interval": 60.0}
+    usual: ClassVar[Mapping[str, Any]] = {**JobSensor.usual, "poke_interval": 60.0}
 
-    until: str | Template = "kept"
-    least: str | Template = "breach"
-    objectives: Sequence[str] = ()
-    checkpoint: str | Template | None = None
+    until: OneOf[Until] = argument("kept")
+    least: OneOf[Severity] = argument("breach")
+    objectives: Templated[Sequence[str]] = argument(())
+    checkpoint: Templated[str | None] = argument(None)
 
     def after_init(self) -> None:
-        self.objectives = check_objectives(self.objectives)
+        names = known_texts(self.objectives)
+        if names is not None:
+            self.objectives = check_objectives(names)
         self.check_undeclared(self.checkpoint)
+
+    @property
+    def fails_in(self) -> Sequence[str]:
+        """None where it waits for the SLA to be broken, as that of a job that has failed will be."""
+        return () if self.until == "broken" else super().fails_in
 
     def make_trigger(self) -> JobTrigger:
         from streambank_airflow.triggers.sla import SlaTrigger

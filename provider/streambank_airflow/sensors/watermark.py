@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank.core.options import Template
+from streambank_airflow.arguments import Templated, argument
 from streambank_airflow.sensors.job import JobSensor
 from streambank_airflow.watch.event_time import as_moment
 
@@ -32,8 +32,8 @@ class WatermarkSensor(JobSensor):
 
     says: ClassVar[tuple[str, ...]] = (*JobSensor.says, "moment", "watermark")
 
-    moment: str | datetime | Template
-    checkpoint: str | Template | None = None
+    moment: Templated[str | datetime]
+    checkpoint: Templated[str | None] = argument(None)
 
     def after_init(self) -> None:
         self.check_undeclared(self.checkpoint)

@@ -82,7 +82,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
         while True:
             try:
                 if watcher is None:
-                    hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
+                    hook = await self.aopen_hook()
                     watcher = await asyncio.to_thread(self.open_watcher, hook)
                 seen = await asyncio.to_thread(watcher.look)
             except StreambankError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import TriggerEvent
 
@@ -14,6 +14,8 @@ from streambank.control.watch import SIGN_EVERY_S, Watcher
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
+from streambank_airflow.failures import describe
+from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.triggers.base import (
     DeadlineTrigger,
     Event,
@@ -21,21 +23,88 @@ from streambank_airflow.triggers.base import (
     SensorTrigger,
     StoredTrigger,
 )
-from streambank_airflow.watch.job import DRIVEN, WatchedView, WatchedWatcher, WatchSigns
+from streambank_airflow.watch.job import DRIVEN, LOST, WatchedView, WatchedWatcher, WatchSigns
 
 if TYPE_CHECKING:
-    from streambank_airflow.hooks.streambank import StreambankHook
+    from logging import Logger
+
+    from structlog.typing import FilteringBoundLogger
+
     from streambank_airflow.notify.alerts import Alert
     from streambank_airflow.page.keep import WatchedPage
     from streambank_airflow.watch.job import JobView, JobWatcher
 
 
-class JobReadyTrigger(DeadlineTrigger):
+RUNS_ON = (
+    "The stream of job %s runs on: what ends this task stops no driver. To stop it, use "
+    "StopStreamingJobOperator; to have it stopped with the task, stop_on_kill=True."
+)
+NOT_BEGUN = "Job %s is left as it is: this task was ended before it has started or stopped anything."
+BETWEEN = (
+    "The driver of job %s was asked to stop at a batch boundary, and this task, which was ended, may not "
+    "have started another one. To have the job run, run the task again, or StartStreamingJobOperator."
+)
+
+
+def leave_or_stop(
+    hook: StreambankHook | None,
+    job: str,
+    by: Mapping[str, str] | None,
+    log: FilteringBoundLogger | Logger,
+    left: str = RUNS_ON,
+) -> None:
+    """Say how a job is left after a task that was ended, or ask it to stop at a batch boundary.
+
+    Args:
+        hook: None where it is left.
+        by: Who asks it to stop; None to leave it.
+        left: How it is left.
+    """
+    if hook is None or by is None:
+        log.warning(left, job)
+        return
+    try:
+        hook.jobs.ask_to_stop(job, by=by, note="a task with stop_on_kill was ended")
+    except StreambankError as error:
+        log.error("Job %s could not be asked to stop, and may run on: %s", job, describe(error))
+    else:
+        log.warning("Job %s is asked to stop at a batch boundary, since this task is ended.", job)
+
+
+class DriverTrigger(JobTrigger):
+    """A wait of a task that has launched a driver.
+
+    Args:
+        stop_by: Who asks the job to stop where a person marks or clears the task meanwhile; None for nobody.
+    """
+
+    stop_by: Mapping[str, str] | None = None
+    left: ClassVar[str] = RUNS_ON
+
+    async def on_kill(self) -> None:
+        """Leave the stream, or ask it to stop, and say so; Airflow calls this from 3.3 on."""
+        hook = None
+        if self.stop_by is not None:
+            hook = await self.aopen_hook()
+        await asyncio.to_thread(leave_or_stop, hook, self.job, self.stop_by, self.log, self.left)
+
+
+class JobReadyTrigger(DriverTrigger, DeadlineTrigger):
     """Waits until the driver of a job that is being started is ready: its queries have had a first trigger.
 
     Ends with `ready`; `gone` where the driver is no more; `late` where it took too long. At the end of its
     time queries that are under way are enough, as for a start that waits itself.
     """
+
+    @property
+    def awaits(self) -> str:
+        return f"the first trigger of the queries of job {self.job}{self.until}"
+
+    def progress(self, view: JobView) -> Hashable:
+        return view.starts
+
+    def words(self, view: JobView) -> str:
+        return f"{view.words} Its queries: {view.starts}." if view.starts else view.words
 
     def outcome(self, view: JobView) -> str | None:
         if view.triggered or (self.is_over and view.under_way):
@@ -45,7 +114,7 @@ class JobReadyTrigger(DeadlineTrigger):
         return "late" if self.is_over else None
 
 
-class JobEndTrigger(JobTrigger):
+class JobEndTrigger(DriverTrigger):
     """Waits, for days if need be, until a job runs no more and nobody works on it, or does not get on.
 
     While a restore or another operation has the job, whatever its driver does is that operation's business.
@@ -63,6 +132,7 @@ class JobEndTrigger(JobTrigger):
             without that has stored.
         site: The site of the job whose records have that number, which is the one that is watched; None for
             a copy.
+        own_dag: Whether its DAG is one of one's own, which leaves the page of another job of that name.
     """
 
     heal: bool = False
@@ -70,8 +140,9 @@ class JobEndTrigger(JobTrigger):
     watch: int | None = None
     watch_id: str | None = None
     site: str | None = None
+    own_dag: bool = False
     _page: WatchedPage | None = field(default=None, init=False)
-    _looks: tuple[StreambankHook, JobWatcher] | None = field(default=None, init=False)
+    _watcher: JobWatcher | None = field(default=None, init=False)
     _alerted: str | None = field(default=None, init=False)
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
@@ -91,20 +162,19 @@ class JobEndTrigger(JobTrigger):
         if self.watch is not None:
             every_s = max(SIGN_EVERY_S, self.poll_interval_s)
             watcher.signs = WatchSigns(Watcher(self.watch, self.watch_id), every_s)
-            self._page = page_of_watch(hook, self.job)
-        self._looks = hook, watcher
+            self._page = page_of_watch(hook, self.job, takes_over=not self.own_dag)
+        self._watcher = watcher
         return watcher
 
-    def held(self, event: Event) -> Event | None:
+    def held(self, event: Event, hook: StreambankHook) -> Event | None:
         """Hold it back while the job's declaration has a mistake: its task could not even find the job.
 
         Where the job needs somebody meanwhile, this is the only one that can say so.
         """
         from streambank_airflow.notify.alerts import send_alert_of
 
-        if self._looks is None:
+        if self._watcher is None:
             return event
-        hook, watcher = self._looks
         try:
             hook.declared.read().around(self.job)
         except InputError as error:
@@ -113,7 +183,7 @@ class JobEndTrigger(JobTrigger):
                 what = f"is gone ({event['why']})" if gone else f"makes no progress ({event['health_why']})"
                 said = f"The driver of job {self.job} {what}, and no other one"
                 # By the declaration of before.
-                send = partial(send_alert_of, watcher.job, watcher.access)
+                send = partial(send_alert_of, self._watcher.job, self._watcher.access)
                 self._alert(error, said, "the job goes on by itself", send)
             return None
         return event
@@ -142,6 +212,12 @@ class JobEndTrigger(JobTrigger):
             self._page.after_look(view.launch_id, (view.state, view.desired, view.health == "unhealthy"))
         return view
 
+    still_s: ClassVar[float] = 3600.0  # it lasts for weeks
+
+    @property
+    def awaits(self) -> str:
+        return f"the end of job {self.job}"
+
     def outcome(self, view: JobView) -> str | None:
         if self.watch is None:
             return "unsigned"
@@ -157,13 +233,27 @@ class JobEndTrigger(JobTrigger):
         return "unsigned" if view.watch_lost and view.desired != "stopped" else None
 
 
-class DriverGoneTrigger(DeadlineTrigger):
+class DriverGoneTrigger(DriverTrigger, DeadlineTrigger):
     """Waits until the driver of an epoch of the lease, which was asked to stop, is gone.
 
     Ends with `gone`, also where another epoch has begun; `late` where it took too long.
+
+    Args:
+        restarts: Whether the task starts another driver then: where the task is ended, nobody does.
     """
 
     epoch: int
+    restarts: bool = False
+    left = BETWEEN
+
+    async def on_kill(self) -> None:
+        """See `DriverTrigger`; a stop goes on, as its task was to have it."""
+        if self.restarts:
+            await super().on_kill()
+
+    @property
+    def awaits(self) -> str:
+        return f"the end of the driver of job {self.job}, which was asked to stop{self.until}"
 
     def outcome(self, view: JobView) -> str | None:
         if view.epoch != self.epoch or view.state not in DRIVEN:
@@ -179,6 +269,10 @@ class DriverStaysTrigger(DeadlineTrigger):
     """
 
     launch_id: str
+
+    @property
+    def awaits(self) -> str:
+        return f"the time to pass in which the new driver of job {self.job} may fail{self.until}"
 
     def outcome(self, view: JobView) -> str | None:
         stays = view.launch_id == self.launch_id and not view.down
@@ -199,6 +293,10 @@ class JobWatchedTrigger(DeadlineTrigger):
     def open_watcher(self, hook: StreambankHook) -> WatchedWatcher:
         """What looks at the job, and at who watches it."""
         return WatchedWatcher(hook.watchers.job(self.job))
+
+    @property
+    def awaits(self) -> str:
+        return f"a run that watches job {self.job}{self.until}"
 
     def outcome(self, view: JobView) -> str | None:
         assert isinstance(view, WatchedView), "what this trigger looks with gives no other"
@@ -232,6 +330,11 @@ class JobStatusTrigger(SensorTrigger):
 
     states: Sequence[str]
 
+    @property
+    def awaits(self) -> str:
+        named = [one for one in self.states if one not in LOST] or self.states
+        return f"job {self.job} to be {' or '.join(named)}"
+
     def outcome(self, view: JobView) -> str | None:
         return "done" if view.state in self.states else self.failed(view)
 
@@ -250,6 +353,13 @@ class BatchCommittedTrigger(SensorTrigger):
     def is_committed(self, view: JobView) -> bool:
         """Whether such a batch is."""
         return view.batch is not None and view.batch > self.after_batch
+
+    @property
+    def awaits(self) -> str:
+        return f"a batch of job {self.job} above {self.after_batch}"
+
+    def progress(self, view: JobView) -> Hashable:
+        return view.batch
 
     def outcome(self, view: JobView) -> str | None:
         if self.is_committed(view) or (self.accept_idle and view.triggered):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.choices import SEVERITIES
@@ -58,6 +58,19 @@ class SlaTrigger(SensorTrigger):
     def _standing(self, view: JobView) -> ObjectivesState:
         verdicts = view.verdicts if isinstance(view, SlaView) else ()
         return standing(verdicts, self.objectives, level_of(self.least))
+
+    @property
+    def awaits(self) -> str:
+        return f"the SLA of job {self.job} to be {self.until}"
+
+    def progress(self, view: JobView) -> Hashable:
+        found = self._standing(view)
+        return found.state, tuple(one.objective for one in found.broken)
+
+    def words(self, view: JobView) -> str:
+        found = self._standing(view)
+        broken = "; ".join(f"{one.objective}: {one.why}" for one in found.broken[:3])
+        return f"{view.words} Its SLA is {found.state}{f' ({broken})' if broken else ''}."
 
     def outcome(self, view: JobView) -> str | None:
         found = self._standing(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from streambank_airflow.triggers.base import Event, SensorTrigger
@@ -33,6 +34,16 @@ class WatermarkTrigger(SensorTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> LooksAtJob:
         return hook.watchers.watermark(self.job, self.checkpoint)
+
+    @property
+    def awaits(self) -> str:
+        return f"the watermark of job {self.job} to pass {self.moment}"
+
+    def progress(self, view: JobView) -> Hashable:
+        return view.watermark_ms
+
+    def words(self, view: JobView) -> str:
+        return f"{view.words} Its watermark is {view.watermark or 'not there yet'}."
 
     def outcome(self, view: JobView) -> str | None:
         if view.watermark_ms is not None and view.watermark_ms >= self._moment_ms:

@@ -107,6 +107,17 @@ class JobView(JsonObject):
     watch_gone: Mapping[str, Any] | None = None
 
     @property
+    def words(self) -> str:
+        """How it is, in a sentence."""
+        more = [
+            f"{self.operation} works on it" if self.operation else "",
+            "" if self.batch is None else f"its newest batch is {self.batch}",
+            f"it makes no progress: {self.health_why}" if self.health == "unhealthy" else "",
+            self.why.rstrip("."),
+        ]
+        return f"Job {self.job} is {self.state}: {'; '.join(filter(None, more))}".rstrip(": ") + "."
+
+    @property
     def down(self) -> bool:
         """Whether there is no driver and nobody works on the job, so that nothing will change by itself."""
         return self.state in DOWN and self.operation is None

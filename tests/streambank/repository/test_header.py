@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError
-from streambank.repository.header import HEADER_KEY, check_apart, create_header, read_header
+from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, StorageError
+from streambank.repository.header import HEADER_KEY, check_apart, check_new, create_header, read_header
+from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.refuses import refuses
 from tests.support.storage.interrupting_store import interrupting
 
@@ -55,6 +58,24 @@ def test_none_is_made_in_a_repository_that_has_lost_its_own(part: str) -> None:
         with refuses(IntegrityError, "header-missing"):
             act()
     assert not store.exists(HEADER_KEY)
+
+
+@pytest.mark.parametrize("act", [check_new, lambda store: create_header(store, "blake3", "one")])
+def test_where_none_can_be_made_the_error_says_that_of_the_repository(
+    act: Callable[[Store], object], tmp_path: Path
+) -> None:
+    with refuses(InputError, "no-repository", match="No repository can be made at file:///proc/x/y: no dir"):
+        act(open_store("/proc/x/y"))
+    (tmp_path / "file").write_text("mine")
+    with refuses(StorageError, "storage", match="^No repository can be made at .*: .*Not a directory"):
+        act(open_store(tmp_path / "file"))
+
+
+def test_a_look_whether_one_can_be_made_leaves_nothing_and_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for place in ("new/deep", "mine", "mine/below"):
+        check_new(open_store(tmp_path / place))
+    assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["mine"]
 
 
 def test_where_there_is_none_the_error_says_so() -> None:

@@ -269,6 +269,21 @@ def test_an_interrupted_upgrade_makes_room_for_other_code(
     assert runs(managed) == Code.declared(managed.job)
 
 
+def test_arguments_of_one_launch_never_become_those_of_later_ones(managed: Managed) -> None:
+    managed.stop()
+    own = (*managed.job.args, "--period-s", "0.2")
+    started = start_job(managed.job, by=BY, args=own)
+    assert read_launch(managed.control, str(started.launch_id)).args == own
+    deploy(managed)
+    managed.differs.touch()
+    done = upgraded(managed, compare="values")
+    assert (done.state, done.code) == ("refused", "drill-differs")
+    managed.kill()
+    started = managed.start()
+    assert started.code.startswith("An upgrade has chosen the code of")
+    assert read_launch(managed.control, str(started.launch_id)).args == managed.job.args
+
+
 @pytest.mark.storm
 def test_the_old_code_goes_on_where_no_savepoint_can_be_taken(
     managed: Managed, monkeypatch: pytest.MonkeyPatch

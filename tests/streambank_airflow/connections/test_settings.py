@@ -15,7 +15,6 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, StorageError
-from streambank.core.verb_options import StopOptions, TakeOptions
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -194,12 +193,9 @@ def test_a_wait_in_the_triggerer_reads_records_and_checkpoints_with_it(
         return await asyncio.to_thread(watcher.look)
 
     assert asyncio.run(look()).state == "never-started"
-    took = StreambankHook(jobs_file=str(jobs_file)).savepoints.take("flights", TakeOptions(), by={})
-    assert took["batch"] == 2
-    report, _ = StreambankHook(jobs_file=str(jobs_file)).savepoints.verify(
-        "flights", "latest", level="full", by={}
-    )
-    assert report["ok"]
+    took = StreambankHook(jobs_file=str(jobs_file)).savepoints.take("flights")
+    assert took.batch == 2
+    assert StreambankHook(jobs_file=str(jobs_file)).savepoints.verify("flights", level="full").ok
 
 
 def test_a_driver_gets_nothing_of_it(
@@ -229,7 +225,7 @@ def test_a_driver_gets_nothing_of_it(
         told = process.joinpath("environ").read_bytes() + process.joinpath("cmdline").read_bytes()
         assert b"PATH=" in told
         assert not [secret for secret in (*SECRETS, KEY) if secret.encode() in told]
-    stopped = hook.jobs.stop("flights", StopOptions(savepoint=True), by={})
+    stopped = hook.jobs.stop("flights", savepoint=True)
     assert stopped.savepoints
     poll(lambda: not managed.driver_lives())
     files = [path for path in managed.folder.rglob("*") if path.is_file()]

@@ -69,7 +69,7 @@ def test_a_dag_file_shapes_the_dags_of_all_its_jobs(managed: Managed) -> None:
             "is_paused_upon_creation": True,
             "access_control": {"viewers": {"can_read"}},
         },
-        conn_id="streambank_eu",
+        streambank_conn_id="streambank_eu",
     )
     for dag in map(stored, dags.values()):
         assert dag.tags == {"streambank", "flights", "night"}
@@ -99,7 +99,7 @@ def test_what_a_job_declares_comes_before_what_the_dag_file_says(managed: Manage
             "is_paused_upon_creation": True,
             "access_control": {"viewers": {"can_read"}, "admins": {"can_delete"}},
         },
-        conn_id="streambank_eu",
+        streambank_conn_id="streambank_eu",
     )
     dag = stored(dags["flights.savepoint"])
     assert dag.dag_display_name == "Departures: savepoint"

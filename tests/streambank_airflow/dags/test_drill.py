@@ -12,7 +12,6 @@ from airflow.sdk import DAG, Param
 
 from streambank.control.drills import drills_of, last_passed
 from streambank.drills.report import DrillReport
-from streambank.drills.request import DrillRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.sla.assess import assess_job
 from streambank_airflow.dags.jobs import build_dags
@@ -134,8 +133,7 @@ def test_a_run_that_keeps_the_job_running_is_not_disturbed(airflow_database: Non
     def drill() -> None:
         # As the operator does: two tasks of `dag.test` cannot run at once in one process.
         hook = StreambankHook(jobs_file=str(managed.jobs_file))
-        request = DrillRequest(hook.declared.whole("flights", "A drill"), by=BY)
-        report = hook.recovery.drill(request, say=lambda step: None)
+        report = hook.recovery.drill("flights", by=BY)
         assert isinstance(report, DrillReport)
         reports.append(report)
 

@@ -53,13 +53,13 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
         assert stop.skip_if_stopped is wanted
 
     mine = {"dag_id": "flights.compact", "run_id": "run-1"}
-    assert hook.jobs.is_left_stopped("flights", mine), "it was never started"
+    assert hook.jobs.is_left_stopped("flights", by=mine), "it was never started"
     managed.start()
-    assert not hook.jobs.is_left_stopped("flights", mine)
+    assert not hook.jobs.is_left_stopped("flights", by=mine)
     managed.control.set_desired("stopped", by=mine)
-    assert not hook.jobs.is_left_stopped("flights", mine), "another try of the run that stopped it"
-    assert hook.jobs.is_left_stopped("flights", {**mine, "run_id": "run-2"})
-    assert hook.jobs.is_left_stopped("flights", {**mine, "dag_id": "own"}), "whose schedule is the same"
+    assert not hook.jobs.is_left_stopped("flights", by=mine), "another try of the run that stopped it"
+    assert hook.jobs.is_left_stopped("flights", by={**mine, "run_id": "run-2"})
+    assert hook.jobs.is_left_stopped("flights", by={**mine, "dag_id": "own"}), "whose schedule is the same"
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY, QueryRef
 from streambank.core.units import utc_now
-from streambank.core.verb_options import TakeOptions
 from streambank.declaration.load import load_jobs
 from streambank.doctor.checks import installation
 from streambank.sites.records import SiteRecord, Sites
-from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.cli import succeed
 from tests.support.jobs.copied_job import CopiedJob
@@ -31,12 +29,12 @@ def test_savepoints_of_a_copy_are_taken_verified_pinned_and_restored(tmp_path: P
     hook = StreambankHook(jobs_file=str(made.jobs))
     assert hook.declared.find(name) == (made.on(), None)
     assert hook.declared.get(name) == made.on()
-    taken = hook.savepoints.take(name, TakeOptions(), by=BY)
-    assert taken["job"] == "orders-staging"
-    assert hook.savepoints.pin(name, "latest", pinned=True, note="", by=BY) == taken["savepoint"]
-    assert hook.repository.verify(name, "100%", by=BY).savepoints[0].savepoint == taken["savepoint"]
-    plan = hook.recovery.plan(name, JobRestore(savepoint="latest"), may_stop=False)
-    assert plan.plans["main"].savepoint == taken["savepoint"]
+    taken = hook.savepoints.take(name, by=BY)
+    assert taken.job == "orders-staging"
+    assert hook.savepoints.pin(name, "latest", pinned=True, note="", by=BY) == taken.savepoint
+    assert hook.repository.verify(name, "100%", by=BY).savepoints[0].savepoint == taken.savepoint
+    plan = hook.recovery.plan(name, savepoint="latest")
+    assert plan.plans["main"].savepoint == taken.savepoint
 
 
 def test_what_is_no_job_on_a_copy_stays_as_it_is(tmp_path: Path) -> None:

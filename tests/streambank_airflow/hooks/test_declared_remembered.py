@@ -23,9 +23,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were parsed, in order."""
     found: list[str] = []
 
-    def load(path: Any) -> Any:
+    def load(path: Any, **how: Any) -> Any:
         found.append(str(path))
-        return read_jobs(path)
+        return read_jobs(path, **how)
 
     monkeypatch.setattr(declared, "read_jobs", load)
     return found
@@ -107,7 +107,7 @@ def test_an_error_counts_for_half_a_minute_where_the_file_stays_as_it_is(
     file = str(write_jobs(tmp_path))
     fired = []
 
-    def load(path: Any) -> Any:
+    def load(path: Any, **how: Any) -> Any:
         fired.append(path)
         raise InputError("It cannot be read: Too many open files.", code="no-declaration", hint="")
 

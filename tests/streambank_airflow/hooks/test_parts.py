@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from streambank_airflow.hooks.declared import DeclaredJobs
 from streambank_airflow.hooks.streambank import StreambankHook
-from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.airflow
 
@@ -40,18 +38,6 @@ def test_a_part_shares_what_finds_jobs_and_is_made_once(name: str) -> None:
 def test_every_verb_of_a_part_goes_by_the_connection(name: str) -> None:
     part = getattr(StreambankHook(), name)
     assert {verb for verb, made in verbs(part) if not hasattr(made, "__wrapped__")} <= WITHOUT_CONNECTION
-
-
-def test_the_reference_names_every_part_with_its_verbs() -> None:
-    page = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
-    section = page.split("\n## Hook\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `hook\.(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
-    shown = {part: set(re.findall(r"`(\w+)`", cell)) for part, cell in rows}
-    hook = StreambankHook()
-    finders = {name for name, _ in verbs(hook.declared)}
-    assert set(shown) == {"declared", *PARTS}
-    assert shown.pop("declared") <= finders | {"settings", "jobs_file"}
-    assert shown == {name: {verb for verb, _ in verbs(getattr(hook, name))} for name in PARTS}
 
 
 def test_jobs_are_found_without_a_part() -> None:

@@ -9,14 +9,12 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, NotFoundError
-from streambank.core.verb_options import TakeOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.storage import open_store
 from streambank_airflow.choices import check_form_origin, restore_repositories
 from streambank_airflow.dags.forms.recovery import restore_form
-from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.restore_plans import plan_markdown
@@ -43,8 +41,8 @@ def lost(folder: Path) -> Job:
     worked(job)
     move_on(job)
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
-    taken = hook.savepoints.take("flights", TakeOptions(name="before-upgrade"), by={})
-    assert taken["name"] == "before-upgrade"
+    taken = hook.savepoints.take("flights", name="before-upgrade")
+    assert taken.name == "before-upgrade"
     source = job.open_repository()
     list(replicate(source, open_replica(source, open_store(folder / "replica")), newest_first(source)))
     for gone in ("repository", "repository.control"):
@@ -55,15 +53,14 @@ def lost(folder: Path) -> Job:
 def test_a_job_whose_repository_is_gone_comes_back_from_the_nearest_replica(folder: Path, lost: Job) -> None:
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
     with pytest.raises(NotFoundError) as caught:
-        hook.recovery.plan("flights", JobRestore(sink="accept"), may_stop=False)
+        hook.recovery.plan("flights", sink="accept")
     assert caught.value.code == "no-repository"
     for reference, repository in (
         ("latest-good", "nearest"),
         ("before-upgrade", f"file://{folder}/replica"),
         ("2999-01-01", "nearest"),
     ):
-        options = JobRestore(savepoint=reference, repository=repository, sink="accept")
-        planned = hook.recovery.plan("flights", options, may_stop=False)
+        planned = hook.recovery.plan("flights", savepoint=reference, repository=repository, sink="accept")
         plan = planned.plans["main"]
         assert plan.repository == f"file://{folder}/replica"
         assert [one.location for one in plan.passed_over] == [lost.repository] * (repository == "nearest")
@@ -103,18 +100,17 @@ def test_a_job_without_replicas_has_no_such_field(folder: Path) -> None:
 
 
 def test_the_nearest_place_of_a_job_that_is_not_declared_is_not_known(tmp_path: Path) -> None:
-    options = JobRestore(savepoint="latest", repository="nearest", into=str(tmp_path / "back"))
+    back = str(tmp_path / "back")
     with pytest.raises(InputError) as caught:
-        StreambankHook().recovery.plan("orders", options, may_stop=False)
+        StreambankHook().recovery.plan("orders", savepoint="latest", repository="nearest", into=back)
     assert caught.value.code == "bad-option"
 
 
 def test_a_reference_to_one_query_is_not_of_all_queries(folder: Path) -> None:
     declare(folder, more='queries = ["hours", "users"]')
     hook = StreambankHook(jobs_file=str(folder / "streaming_jobs.toml"))
-    options = JobRestore(all_queries=True)
     with pytest.raises(InputError, match="flights/hours names one") as caught:
-        hook.recovery.plan("flights/hours", options, may_stop=False)
+        hook.recovery.plan("flights/hours", all_queries=True)
     assert caught.value.code == "bad-option"
     with pytest.raises(InputError, match="flights/hours names one"):
-        hook.recovery.restore("flights/hours", options, note="", by={})
+        hook.recovery.restore("flights/hours", all_queries=True)

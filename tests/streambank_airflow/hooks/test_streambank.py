@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.units import utc_now
-from streambank.core.verb_options import TakeOptions
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest
 from streambank.storage import open_store
-from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
@@ -77,6 +74,7 @@ def test_the_connection_can_be_tested(tmp_path: Path, monkeypatch: pytest.Monkey
         True,
         "Nothing is there yet, and it can be written to: the first savepoint makes the repository.",
     )
+    assert list(tmp_path.iterdir()) == [], "the look has left nothing"
 
     made = Repository.open(open_store(tmp_path / "repository"), create=True)
 
@@ -97,6 +95,18 @@ def test_a_connection_to_a_place_where_no_repository_can_be_is_no_good(
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_what_the_button_finds_is_said_in_words_of_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"repository": "/proc/x"})
+    assert StreambankHook().test_connection() == (
+        False,
+        "No repository can be made at file:///proc/x: no directory can be made there. Name a directory for "
+        "the repository that can be made and written to.",
+    )
+    connection(monkeypatch, {"jobs_file": "/nowhere/jobs.toml"})
+    works, said = StreambankHook().test_connection()
+    assert not works and said.endswith("Correct the field Jobs file.") and "--" not in said
+
+
 def test_a_connection_without_a_repository_is_not_told_by_the_name_airflow_gives_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -114,13 +124,11 @@ def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
     connection(monkeypatch, {"repository": str(tmp_path / "other")})
 
     took = StreambankHook().savepoints.take(
-        "unmanaged", TakeOptions(), checkpoint=str(managed.checkpoint), by={"user": "somebody"}
+        "unmanaged", checkpoint=str(managed.checkpoint), by={"user": "somebody"}
     )
-    report, findings = StreambankHook().savepoints.verify(
-        "unmanaged", "latest", level="full", by={"user": "somebody"}
-    )
+    report = StreambankHook().savepoints.verify("unmanaged", level="full", by={"user": "somebody"})
 
-    assert (report["savepoint"], report["ok"], findings) == (took["savepoint"], True, [])
+    assert (report.savepoint, report.ok, report.findings) == (took.savepoint, True, ())
     with pytest.raises(NotFoundError):
         StreambankHook().savepoints.verify("another", "latest", level="quick", by={})
 
@@ -177,17 +185,16 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
     )
     hook = StreambankHook()
     checkpoint = str(write_checkpoint(tmp_path / "checkpoint", OFFSETS))
-    taken = hook.savepoints.take("orders", TakeOptions(kafka="kafka:9092"), checkpoint=checkpoint, by={})
-    (source,) = hook.declared.open_repository("orders").load("orders", taken["savepoint"]).sources
+    taken = hook.savepoints.take("orders", kafka="kafka:9092", checkpoint=checkpoint, by={})
+    (source,) = hook.declared.open_repository("orders").load("orders", taken.savepoint).sources
     assert source["kafka"]["topics"]["flights"]["topic_id"]
     assert asked == ["kafka:9092"]
 
     into = str(tmp_path / "restored")
-    options = JobRestore(into=into, kafka="elsewhere:9092")
-    plan = hook.recovery.plan("orders", options, may_stop=False)
+    plan = hook.recovery.plan("orders", into=into, kafka="elsewhere:9092")
     assert plan.plans["main"].sources[0]["safe"] is True
     assert asked == ["kafka:9092", "elsewhere:9092"]
-    hook.recovery.restore("orders", replace(options, kafka="mirror:9092"), note="", by={})
+    hook.recovery.restore("orders", into=into, kafka="mirror:9092")
     assert set(asked[2:]) == {"mirror:9092"}, "before the files are laid out, and after"
     assert open_store(into).exists("metadata")
 
@@ -204,12 +211,12 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
     monkeypatch.setenv(
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
-    options = JobRestore(into=str(tmp_path / "restored"))
+    into = str(tmp_path / "restored")
     with pytest.raises(RefusedError, match="The address of the query's Kafka") as refused:
-        StreambankHook().recovery.plan("orders", options, may_stop=False)
+        StreambankHook().recovery.plan("orders", into=into)
     assert "`kafka` of an Airflow operator" in refused.value.hint
-    options = replace(options, kafka="kafka:9092")
-    assert StreambankHook().recovery.plan("orders", options, may_stop=False).plans["main"].sources
+    planned = StreambankHook().recovery.plan("orders", into=into, kafka="kafka:9092")
+    assert planned.plans["main"].sources
     assert asked == ["kafka:9092"]
 
 

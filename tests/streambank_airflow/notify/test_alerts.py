@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from streambank.control.pruning import Retention, prune_records
-from streambank.core.errors import RefusedError, StorageError
+from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
@@ -200,6 +200,23 @@ def test_the_address_of_a_webhook_is_not_in_the_log(
 def test_nobody_is_alerted_of_a_job_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
     assert send_alert(StreambankHook(jobs_file="/nowhere.toml"), "a", Alert(("restart",), "Gone."), {}) == 0
     assert "No alert about job a could be sent" in caplog.text
+
+
+def test_only_of_a_job_that_was_not_found_the_alert_itself_says_why_nobody_got_it(
+    managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    (broken := managed.folder / "broken.toml").write_text("jobs = [", encoding="utf-8")
+    with pytest.raises(StreambankError) as unread:
+        StreambankHook(jobs_file=broken).declared.read()
+    with pytest.raises(StreambankError) as unknown:
+        hook_of(managed).declared.job("trains")
+    caplog.clear()
+
+    assert send_alert(hook_of(managed), "trains", Alert(("giving-up",), str(unknown.value)), {}) == 0
+    assert "No alert" not in caplog.text
+    hook = StreambankHook(jobs_file=broken)
+    assert send_alert(hook, "trains", Alert(("giving-up",), str(unread.value)), {}) == 0
+    assert "No alert about job trains could be sent" in caplog.text
 
 
 def test_the_code_of_a_failure_is_that_of_the_engines_error_or_of_what_its_text_says() -> None:

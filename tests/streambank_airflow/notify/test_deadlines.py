@@ -23,6 +23,8 @@ from sqlalchemy import select
 
 from streambank.core.errors import InputError
 from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.notify.deadlines import tell_late_restore
+from tests.streambank_airflow.operators.test_base_declaration import given
 from tests.streambank_airflow.triggers.test_triggerer import triggerer
 from tests.support.airflow_face.metadata_db import write_dags
 from tests.support.airflow_face.moved import CallbackTrigger
@@ -103,6 +105,44 @@ def test_a_restore_has_a_deadline_only_where_one_is_declared(managed: Managed) -
     assert BEFORE_3_3 or alert.name == "restore"
     hash(alert)
     assert alerts(managed, "run") == []
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_that_of_a_declaration_keeps_who_is_told_and_where_the_job_is(
+    managed: Managed, tmp_path: Path
+) -> None:
+    def told(name: str, **more: Any) -> dict[str, Any]:
+        args = {"path": str(tmp_path / name), "text": "{{ message }}"}
+        return {"class": f"{DEADLINE_NOTIFIERS}.Sync", "args": args, **more}
+
+    declaration = given(
+        managed,
+        env=["PLANTED_ENV"],
+        args=["--planted-args"],
+        savepoint={"schedule": "@hourly"},
+        replicate={"to": [str(tmp_path / "replica")], "lock": "30d"},
+        standby={
+            "checkpoint": str(tmp_path / "ck2"),
+            "repository": str(tmp_path / "replica"),
+            "args": ["--planted-there"],
+        },
+        restore={"deadline": "30m", "notify": [told("restore")], "ask": [told("planted-ask")]},
+        notify=[
+            told("all"),
+            told("late", kinds=["replica-failed", "${KIND:-late-restore}"]),
+            told("planted-other", kinds=["restart"]),
+        ],
+        sla={"notify": [told("planted-sla")]},
+    )
+    dag = build_dags(jobs=[declaration], only=["restore"])["flights.restore"]
+    deadline: Any = dag.deadline
+    kwargs = deadline[0].callback.kwargs
+    context = {"dag_run": {"dag_run_id": "late-1", "state": "running"}}
+
+    said = asyncio.run(tell_late_restore(**kwargs, context=context))
+
+    assert "planted" not in json.dumps(kwargs).lower() and "is late" in said
+    assert {one.name for one in tmp_path.iterdir() if one.is_file()} >= {"restore", "all", "late"}
 
 
 @pytest.mark.usefixtures("airflow_database")

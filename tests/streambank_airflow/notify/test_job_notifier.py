@@ -15,7 +15,7 @@ from streambank_airflow.notify.job_notifier import KINDS_OF_TASKS, JobNotifier
 from tests.streambank_airflow.notify.test_alerts import declare
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.airflow_face.moved import CallbackTrigger
-from tests.support.airflow_face.notifiers import told
+from tests.support.airflow_face.notifiers import FILE_NOTIFIER, told
 from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -70,6 +70,24 @@ def test_any_callback_may_say_its_text(managed: Managed) -> None:
 
     assert task_states(run) == {"write": "success"}
     assert told(file) == ["restart: write of feed is done"]
+
+
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_a_relative_file_or_application_is_found_beside_the_dag_file(
+    managed: Managed, is_declared: bool
+) -> None:
+    file = declare(managed)
+    given: dict[str, Any] = {"jobs_file": managed.jobs_file.name}
+    if is_declared:
+        told_by = {"class": FILE_NOTIFIER, "args": {"file": str(file), "text": "restart: Done."}}
+        places = {one: str(managed.folder / one) for one in ("checkpoint", "repository")}
+        job = {"application": "app.py", **places, "notify": [told_by]}
+        given = {"jobs_file": None, "declaration": job}
+    dag = own_dag(None, on_success_callback=notifier(managed, kind="restart", message="Done.", **given))
+    dag.fileloc = str(managed.folder / "own.py")
+
+    assert task_states(run_dag(dag)) == {"write": "success"}
+    assert told(file) == ["restart: Done."]
 
 
 def test_what_cannot_be_sent_is_logged_and_changes_nothing(

@@ -12,10 +12,28 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from streambank.job.savepoint import savepoint_job
+from streambank_airflow.operators.compact import CleanJobOperator, CompactCheckpointOperator
+from streambank_airflow.operators.drill import RunDrillOperator
+from streambank_airflow.operators.job import (
+    RestartStreamingJobOperator,
+    StartStreamingJobOperator,
+    StopStreamingJobOperator,
+)
+from streambank_airflow.operators.repository import (
+    ExpireSavepointsOperator,
+    ReplicateSavepointsOperator,
+    SweepRepositoryOperator,
+)
 from streambank_airflow.operators.restore import RestoreSavepointOperator
-from streambank_airflow.operators.savepoint import CreateSavepointOperator
+from streambank_airflow.operators.savepoint import (
+    CreateSavepointOperator,
+    PinSavepointOperator,
+    UndeleteSavepointOperator,
+    VerifySavepointOperator,
+)
 from tests.support.jobs.managed_job import BY, Managed, managed_job
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -27,9 +45,16 @@ def attempt(*, run: str = "scheduled__2026-11-28", cleared: int = 0) -> Any:
     return {
         "dag_run": SimpleNamespace(dag_id="own", run_id=run, run_type="scheduled", triggering_user_name=None),
         "ti": SimpleNamespace(
-            dag_id="own", run_id=run, task_id="t", map_index=-1, max_tries=1 + cleared, task=task
+            dag_id="own",
+            run_id=run,
+            task_id="t",
+            map_index=-1,
+            max_tries=1 + cleared,
+            task=task,
+            try_number=1 + cleared,
+            xcom_push=lambda **_: None,
         ),
-        "outlet_events": {},
+        "outlet_events": OutletEventAccessors(),
     }
 
 
@@ -162,3 +187,123 @@ def test_an_approved_plan_of_all_queries_does_not_go_over_what_somebody_else_res
 
     assert shown == {"flights/hourly": 1, "flights/sessions": 1}
     assert generations(several, "hourly") == generations(several, "sessions") == [1, 2]
+
+
+def twice(operator: type[Any], managed: Managed, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a task gives whose worker is lost after its work, and what its next try gives."""
+    results = []
+    for number in (1, 2):
+        task = operator(task_id="t", job="flights", jobs_file=managed.jobs_file, **arguments)
+        context = attempt()
+        context["ti"].try_number = number
+        results.append(task.execute(context))
+    return results[0], results[1]
+
+
+def savepoints(managed: Managed) -> list[str]:
+    return [one.savepoint for one in managed.repository.manifests("flights")]
+
+
+def test_another_try_of_a_start_finds_its_driver(managed: Managed) -> None:
+    first, again = twice(StartStreamingJobOperator, managed)
+
+    assert (first["state"], again["state"]) == ("started", "already-running")
+    assert all(first[name] == again[name] for name in ("epoch", "launch_id", "pid", "host"))
+
+
+def test_another_try_of_a_stop_gives_the_savepoint_of_the_first(managed: Managed) -> None:
+    managed.start(until=1)
+
+    first, again = twice(StopStreamingJobOperator, managed, savepoint=True)
+
+    assert again["savepoint"] == first["savepoint"] and savepoints(managed) == [first["savepoint"]]
+    assert again["batch"] == first["batch"] == managed.last_batch()
+
+
+def test_another_try_of_a_restart_leaves_the_new_driver(managed: Managed) -> None:
+    managed.start(until=1)
+    before = managed.control.lease.view()
+
+    first, again = twice(RestartStreamingJobOperator, managed)
+
+    assert before is not None and first["stopped_epoch"] == before.epoch
+    assert all(first[name] == again[name] for name in ("epoch", "launch_id", "pid"))
+
+
+def test_another_try_of_a_verification_finds_the_same(stopped: Managed) -> None:
+    first, again = twice(VerifySavepointOperator, stopped, level="full")
+
+    changing = {"seconds", "at"}
+    assert {name: first[name] for name in first.keys() - changing} == {
+        name: again[name] for name in again.keys() - changing
+    }
+
+
+def test_another_try_of_a_replication_moves_nothing_more(stopped: Managed, tmp_path: Path) -> None:
+    first, again = twice(ReplicateSavepointsOperator, stopped, to=[str(tmp_path / "replica")])
+
+    assert (first["copied"], first["there"], again["copied"], again["there"]) == (1, 0, 0, 1)
+    assert first["moved_bytes"] > 0 == again["moved_bytes"]
+
+
+def test_another_try_of_retention_and_of_a_sweep_removes_nothing_more(managed: Managed) -> None:
+    managed.start(until=1)
+    for batch in (1, 3, 5):
+        managed.wait_for_batch(batch)
+        savepoint_job(managed.job, by=BY)
+    kept = savepoints(managed)[-1:]
+
+    first, again = twice(ExpireSavepointsOperator, managed, keep_last=1, min_verified=0)
+    assert (first["dropped"], again["dropped"], again["kept"]) == (2, 0, 1)
+    assert savepoints(managed) == kept
+    swept, once_more = twice(SweepRepositoryOperator, managed, grace_s="2h")
+    assert swept["deleted_files"] == once_more["deleted_files"] == 0
+    assert swept["kept_files"] == once_more["kept_files"] > 0
+    verified, _ = twice(VerifySavepointOperator, managed, level="full")
+    assert (verified["ok"], verified["savepoint"]) == (True, kept[0])
+
+
+def test_another_try_of_a_pin_and_of_an_undelete_finds_it_done(managed: Managed) -> None:
+    managed.start(until=1)
+    old = savepoint_job(managed.job, by=BY).savepoints["main"].savepoint
+    managed.wait_for_batch(managed.last_batch() + 2)
+    savepoint_job(managed.job, by=BY)
+    twice(ExpireSavepointsOperator, managed, keep_last=1, min_verified=0)
+
+    first, again = twice(UndeleteSavepointOperator, managed, savepoint=old)
+    assert (first["already_listed"], again["already_listed"]) == (False, True)
+    pinned, still = twice(PinSavepointOperator, managed, savepoint=old)
+    assert pinned == still == {"job": "flights", "savepoint": old, "pinned": True}
+
+
+def test_another_try_of_a_drill_rehearses_once_more_and_leaves_nothing(managed: Managed) -> None:
+    managed.start(until=2)
+    savepoint_job(managed.job, by=BY)
+    managed.wait_for_batch(managed.last_batch() + 4)
+
+    first, again = twice(RunDrillOperator, managed, batches=1)
+
+    assert first["passed"] and again["passed"] and first["scratch"] is again["scratch"] is None
+    assert managed.driver_lives() and managed.desired.state == "running"
+
+
+def test_another_try_of_a_compaction_and_of_cleaning_finds_nothing_left(stopped: Managed) -> None:
+    first, again = twice(CompactCheckpointOperator, stopped, stopped=True)
+    assert (first["already_done"], again["already_done"]) == (False, True)
+    assert all(again[name] == first[name] for name in ("quarantine", "files", "bytes"))
+    cleaned, once_more = twice(CleanJobOperator, stopped, keep_for_s="0s")
+    assert once_more["removed"] == 0 == once_more["failed"] == cleaned["failed"]
+
+
+def test_a_person_who_clears_a_task_asks_for_it_once_more(managed: Managed) -> None:
+    where: dict[str, Any] = {"task_id": "t", "job": "flights", "jobs_file": managed.jobs_file}
+    start = StartStreamingJobOperator(**where)
+    first = start.execute(attempt())
+    assert start.execute(attempt(cleared=1))["launch_id"] == first["launch_id"], "it runs, as was asked"
+    assert RestartStreamingJobOperator(**where).execute(attempt())["stopped_epoch"] == first["epoch"]
+    restarted = RestartStreamingJobOperator(**where).execute(attempt(cleared=1))
+    assert restarted["stopped_epoch"] == first["epoch"] + 1
+    stop = StopStreamingJobOperator(savepoint=True, **where)
+    stopped = stop.execute(attempt())
+    again = stop.execute(attempt(cleared=1))
+    assert (again["state"], again["savepoint"]) == ("already-stopped", stopped["savepoint"])

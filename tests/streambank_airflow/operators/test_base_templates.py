@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, BaseOperator, task, task_group
 from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank.core.errors import InputError
+from streambank.core.options import OptionField
+from streambank_airflow.arguments import Jinja
+from streambank_airflow.assets import batch_asset
 from streambank_airflow.get_provider_info import get_provider_info
+from streambank_airflow.operators.base import FindsJobs
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
+from streambank_airflow.sensors.job import BatchCommittedSensor, StreamingJobStatusSensor
 
 PLACE = Path("/data/a place/{{ params.x }}")
 BESIDE: dict[str, dict[str, Any]] = {
@@ -30,6 +37,17 @@ BESIDE: dict[str, dict[str, Any]] = {
     "SkipInBlackoutOperator": {"windows": ["22:00-06:00"]},
 }
 """What an operator takes beside what its signature demands."""
+
+
+STATIC = {
+    "deferrable": "it decides in the DAG file whether a triggerer is needed, as in other providers",
+    "from_form": "what narrows a form must not come from it",
+    "before_stop": "it says which step of a DAG the task is",
+    "offer": "it says which step of a DAG the task is",
+    "only_before": "it names a task of the same DAG",
+    "notifiers": "they are objects of Airflow, with templates of their own",
+}
+"""Arguments that are no template fields, and why."""
 
 
 def operators() -> Iterator[type[BaseOperator]]:
@@ -112,7 +130,9 @@ def test_each_field_takes_what_only_a_run_knows(operator: type[BaseOperator]) ->
     assert {"output", "outputs", "param", "text", "group.mapped"} <= set(dag.task_ids)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "operator", [each for each in OPERATORS if issubclass(each, FindsJobs)], ids=lambda each: each.__name__
+)
 def test_a_path_is_its_text_and_nothing_is_nothing(operator: type[BaseOperator]) -> None:
     known = parameters(operator)
     with DAG("own", schedule=None, params={"x": "a"}) as dag:
@@ -150,7 +170,7 @@ def test_a_choice_that_a_dag_file_gets_wrong_is_refused_there(
 
 def test_what_a_run_gives_is_checked_in_the_run() -> None:
     verify = VerifySavepointOperator(task_id="verify", job="orders")
-    verify.level = "ful"  # as an output is rendered
+    verify.level = Jinja("ful")  # as an output is rendered
 
     with pytest.raises(Exception, match="level must be one of none, quick, full"):
         verify.execute({})
@@ -162,4 +182,104 @@ def test_a_job_that_the_dag_file_names_has_its_asset_and_another_one_does_not() 
         unknown = CreateSavepointOperator(task_id="take", job=dag.param("job", "orders"))
 
     assert [one.name for one in take.outlets] == ["streambank/orders/savepoints"]
-    assert unknown.outlets == []
+    assert [one.name for one in unknown.outlets] == ["streambank/savepoints"]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda each: each.__name__)
+def test_each_argument_that_may_vary_from_run_to_run_is_a_template_field(
+    operator: type[BaseOperator],
+) -> None:
+    assert parameters(operator).keys() - STATIC.keys() <= set(operator.template_fields)
+
+
+OWN = {
+    "states": ["running"],
+    "failed_states": ["failed"],
+    "objectives": ["pause"],
+    "windows": ["01:00-02:00"],
+}
+LISTS = (tuple, Sequence)
+
+
+def sample(one: OptionField) -> tuple[Any, Any]:
+    """A value as a template leaves it, and what it means."""
+    if one.name in OWN:
+        return str(OWN[one.name]), OWN[one.name]
+    if one.values:
+        return one.values[-1], one.values[-1]
+    if one.is_duration:
+        return "2m", 120.0
+    if get_origin(one.kind) in LISTS:
+        return "['a', 'b']", ["a", "b"]
+    if get_origin(one.kind) is Mapping:
+        return "{'a': 'b'}", {"a": "b"}
+    return {bool: ("True", True), int: ("7", 7), str: ("text", "text")}.get(one.kind, ("7.5", 7.5))
+
+
+ON_JOBS = [each for each in OPERATORS if issubclass(each, FindsJobs)]
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("operator", ON_JOBS, ids=lambda each: each.__name__)
+def test_what_a_template_leaves_is_read_by_its_type(operator: type[FindsJobs], native: bool) -> None:
+    known = {name: one for name, one in operator.arguments.items() if one.kind is not Any}
+    if "failed_states" in known:  # only a declared job has states
+        known.pop("checkpoint", None)
+    samples = {name: sample(one) for name, one in known.items()}
+    kind: Any = operator
+    with DAG("own", schedule=None, render_template_as_native_obj=native):
+        given = {**arguments(kind, "{{ one }}"), **{name: f"{{{{ v_{name} }}}}" for name in known}}
+        if "declaration" not in known:
+            given.pop("declaration", None)  # None is refused there: test_templates.py
+        for name in BESIDE.get(operator.__name__, {}).keys() & operator.arguments.keys():
+            given[name] = samples[name][0]
+        task = kind(task_id="task", **given)
+
+    task.render_template_fields({"one": None, **{f"v_{name}": one for name, (one, _) in samples.items()}})
+    task.read_arguments()
+
+    for name, (_, meant) in samples.items():
+        found = getattr(task, name)
+        assert (list(found)[: len(meant)] if isinstance(meant, list) else found) == meant, name
+
+
+@pytest.mark.parametrize("operator", ON_JOBS, ids=lambda each: each.__name__)
+def test_nothing_is_nothing_where_that_is_allowed_and_refused_where_not(operator: type[FindsJobs]) -> None:
+    kind: Any = operator
+    needed = arguments(kind, "x").keys() & parameters(kind).keys()
+    values = {**{name: "{{ x }}" for name in needed}, **BESIDE.get(operator.__name__, {})}
+    empty = {name for name, one in operator.arguments.items() if one.optional}
+    if operator.__name__ == "CheckSlaOperator":
+        empty -= {"job", "checkpoint"}
+
+    task = kind(task_id="task", **{**values, **dict.fromkeys(empty)})
+
+    assert all(getattr(task, name) is None for name in empty & set(parameters(kind)))
+    for name, one in parameters(kind).items():
+        if one.default is one.empty and name in operator.arguments and not operator.arguments[name].optional:
+            with pytest.raises(InputError, match=f"{name} must not be empty"):
+                kind(task_id="task", **{**values, name: None})
+
+
+def test_a_length_of_time_is_a_number_of_seconds_a_text_or_a_timedelta() -> None:
+    for said in (90, 90.0, "90s", "1.5m", timedelta(seconds=90), "{{ s }}"):
+        stop = StopStreamingJobOperator(
+            task_id="stop", job="orders", force_after_s=said, poll_interval_s=said
+        )
+        stop.render_template_fields({"s": "1m30s"})  # type: ignore[typeddict-unknown-key]
+        stop.read_arguments()
+        assert (stop.force_after_s, stop.poll_interval_s) == (90.0, 90.0), said
+    sensor = BatchCommittedSensor(task_id="wait", job="orders", poke_interval="5s", timeout="10m")
+    assert (sensor.poke_interval, sensor.timeout) == (5.0, 600.0)
+    (watcher,) = batch_asset("orders", poll_interval_s=timedelta(seconds=7)).watchers
+    assert watcher.trigger.serialize()[1]["poll_interval_s"] == 7.0
+
+
+def test_one_state_is_a_list_of_one() -> None:
+    sensor = StreamingJobStatusSensor(task_id="wait", job="orders", states="running", failed_states="failed")
+    assert (sensor.states[0], sensor.failed_states and sensor.failed_states[0]) == ("running", "failed")
+
+    late = StreamingJobStatusSensor(task_id="wait", job="orders", states="{{ state }}")
+    late.render_template_fields({"state": "runing"})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(AirflowFailException, match="'runing' is not a state of a job"):
+        late.read_arguments()

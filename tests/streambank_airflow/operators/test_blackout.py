@@ -55,3 +55,8 @@ def test_a_time_zone_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_window_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowFailException, match="is not a daily window"):
         run(monkeypatch, "2026-01-10T23:00", "scheduled", "25:00-06:00")
+
+
+def test_no_window_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match="names no blackout window"):
+        run(monkeypatch, "2026-01-10T23:00", "scheduled")

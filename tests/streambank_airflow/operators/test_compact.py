@@ -9,7 +9,6 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.control.processes import this_process
-from streambank.core.verb_options import CompactOptions
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
@@ -127,9 +126,9 @@ def test_a_form_may_say_no(job: Job) -> None:
 
 def test_a_retry_finds_it_done(job: Job) -> None:
     task = CompactCheckpointOperator(task_id="task", job="flights")
-    options, how = CompactOptions(stopped=True), dict[str, Any](label="run-1", note="", by=BY)
-    first = task.hook.checkpoints.compact("flights", options, **how)
-    again = task.hook.checkpoints.compact("flights", options, **how)
+    by = {**BY, "asker": "nightly run-1 task -1 0"}
+    first = task.hook.checkpoints.compact("flights", stopped=True, by=by)
+    again = task.hook.checkpoints.compact("flights", stopped=True, by=by)
     assert first["main"].files == again["main"].files and again["main"].already_done
 
 

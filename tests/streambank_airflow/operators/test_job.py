@@ -19,6 +19,7 @@ from streambank_airflow.hooks.jobs import DriverLog
 from streambank_airflow.operators.driver import DRIVER_LOG_KEY
 from streambank_airflow.operators.job import (
     KeepStreamingJobRunningOperator,
+    RestartStreamingJobOperator,
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
@@ -346,3 +347,26 @@ def test_a_driver_that_cannot_load_its_state_is_not_replaced(
     assert len(managed.control.lease.recent_launches()) == 1
     out = capfd.readouterr().out
     assert "state-not-loadable" in out and f"Restore {taken.savepoint} (" in out
+
+
+def test_a_start_need_not_wait_for_the_first_batch(managed: Managed) -> None:
+    managed.hangs.write_text("0")  # it never comes
+
+    run = run_dag(one_task(StartStreamingJobOperator, managed, wait_for_completion="false"))
+
+    assert (task_states(run), xcom(run, "task")["state"]) == ({"task": "success"}, "started")
+    assert xcom(run, "task", key="batch") is None
+    poll(managed.driver_lives)
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_restart_ends_with_what_it_has_started(
+    managed: Managed, deferrable: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.start(until=1)
+
+    run = run_dag(one_task(RestartStreamingJobOperator, managed, deferrable=deferrable))
+
+    assert xcom(run, "task")["state"] == "restarted"
+    (said,) = re.findall(r"Job flights runs[^:]*: [^;]*;", capfd.readouterr().out)
+    assert said == "Job flights runs: first batch committed;"

@@ -104,8 +104,8 @@ def test_another_try_does_not_stop_the_driver_that_the_first_has_started(
 ) -> None:
     restart, tries = JobVerbs.restart, []
 
-    def fails_once(self: JobVerbs, ref: str, options: Any, **how: Any) -> Any:
-        tries.append(restart(self, ref, options, **how))
+    def fails_once(self: JobVerbs, ref: str, **how: Any) -> Any:
+        tries.append(restart(self, ref, **how))
         if len(tries) == 1:
             raise StorageError("The disk is away.", code="storage")
         return tries[-1]

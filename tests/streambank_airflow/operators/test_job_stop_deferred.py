@@ -18,8 +18,8 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
 from streambank.job.stop_request import StopAsked
+from streambank_airflow.caller import asker
 from streambank_airflow.hooks.jobs import JobVerbs
-from streambank_airflow.operators.base import asker
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
@@ -178,12 +178,12 @@ def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lamb
     """Let the first attempt to finish a stop fail as a disk does; what each was to finish is in the list."""
     finish, seen = JobVerbs.stop, []
 
-    def stop(self: JobVerbs, ref: str, options: Any, **how: Any) -> Any:
+    def stop(self: JobVerbs, ref: str, **how: Any) -> Any:
         seen.append(how["asked"])
         if len(seen) == 1:
             meanwhile()
             raise StorageError("The disk is away.", code="storage")
-        return finish(self, ref, options, **how)
+        return finish(self, ref, **how)
 
     patch.setattr(JobVerbs, "stop", stop)
     return seen

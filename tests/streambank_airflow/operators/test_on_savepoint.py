@@ -19,7 +19,10 @@ from streambank_airflow.operators.savepoint import (
     VerifySavepointOperator,
 )
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.page_api import page_on
 from tests.support.jobs.managed_job import Managed
+
+__all__ = ["page_on"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_a_page_is_below_the_address_of_airflow(monkeypatch: pytest.MonkeyPatch)
     assert page_url("a?b/c", "../x") == f"{place}/a%3Fb/savepoints/..%2Fx"
 
 
-def test_a_task_leads_to_its_savepoint_or_to_the_job_where_there_are_several() -> None:
+def test_a_task_leads_to_its_savepoint_or_to_the_job_where_there_are_several(page_on: None) -> None:
     one = {"job": "flights/left", "savepoint": "b000041-c28c"}
     task = CreateSavepointOperator(task_id="take", job="flights/left")
     key: Any = None  # it is asked only where the task does not say it
@@ -61,8 +64,21 @@ def test_a_task_leads_to_its_savepoint_or_to_the_job_where_there_are_several() -
     assert task.work == []
 
 
+@pytest.mark.parametrize(
+    "where", [{"job": "flights@eu"}, {"job": "adhoc", "checkpoint": "file:///c"}, {"job": "flights"}]
+)
+def test_a_task_on_what_the_page_does_not_show_leads_nowhere(
+    monkeypatch: pytest.MonkeyPatch, where: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__STREAMBANK__PAGE", str(where != {"job": "flights"}))
+    task = CreateSavepointOperator(task_id="take", **where)
+
+    task.did("took", {"job": "flights", "savepoint": "b000041-c28c"})
+    assert task.work and task.savepoint_page is None
+
+
 @pytest.mark.storm
-@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.usefixtures("airflow_database", "page_on")
 def test_tasks_leave_the_url_and_one_without_a_savepoint_leaves_none(managed: Managed) -> None:
     where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file), "retries": 0}
     with DAG("linked", schedule=None) as dag:

@@ -71,6 +71,25 @@ def out(managed: Managed) -> Path:
     return folder
 
 
+def test_a_dag_of_ones_own_reads_what_it_can_give_its_operators(
+    managed: Managed, out: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A plan alone offers no choice, and a refusal names the argument that loses nothing first."""
+    where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file)}
+    with DAG("own-restore", schedule=None) as dag:
+        RestoreSavepointOperator(task_id="plan", plan_only=True, sink="rollback", **where)
+        RestoreSavepointOperator(task_id="restore", **where)
+
+    run = run_dag(dag)
+
+    assert task_states(run) == {"plan": "success", "restore": "failed"}
+    shown = xcom(run, "plan", PLAN_KEY)
+    assert "Choose" not in shown and "Reject" not in shown
+    (do,) = [one for one in caplog.messages if one.startswith("What to do: ")]
+    assert do.startswith('What to do: `sink="rollback"` ')
+    assert "Output written after the savepoint" not in do
+
+
 def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Managed, out: Path) -> None:
     new, before = managed.folder / "new", contents(open_store(out))
     unreadable = managed.folder / "repository/savepoints/flights/b999999-0123456789ab.json"
@@ -106,6 +125,16 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
 ROLLBACK = "Restore and set later output aside"
 ACCEPT = "Restore and leave later output"
 AFTERWARDS = "start|keep_running"
+
+
+def test_a_plan_that_nobody_is_asked_about_offers_nothing(managed: Managed, out: Path) -> None:
+    with DAG("own", schedule=None) as dag:
+        where: dict[str, Any] = {"job": "flights", "jobs_file": managed.jobs_file}
+        RestoreSavepointOperator(task_id="plan", plan_only=True, sink="accept", **where)
+
+    shown = xcom(run_dag(dag), "plan", PLAN_KEY)
+
+    assert "Savepoint" in shown and "Choose" not in shown and "Reject" not in shown
 
 
 @contextmanager

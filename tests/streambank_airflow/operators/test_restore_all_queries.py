@@ -11,7 +11,6 @@ from airflow.sdk import DAG
 
 from streambank.core.errors import InputError
 from streambank.job.savepoint import savepoint_job
-from streambank_airflow.hooks.recovery import JobRestore
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
@@ -60,7 +59,6 @@ def test_both_go_back_to_savepoints_that_belong_together(airflow_database: None,
 )
 def test_an_output_that_is_named_is_compared(managed: Managed, named: str, code: str) -> None:
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
-    options = JobRestore(all_queries=True, file_sinks=(named,), sink="accept")
     with pytest.raises(InputError) as refused:
-        hook.recovery.plan("flights", options, may_stop=True)
+        hook.recovery.plan("flights", all_queries=True, file_sinks=(named,), sink="accept", may_stop=True)
     assert refused.value.code == code

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, task
 
+from streambank.core.errors import StorageError
+from streambank.declaration.declaration import Job
+from streambank_airflow.hooks.declared import DeclaredJobs
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.savepoint import (
     CreateSavepointOperator,
@@ -88,3 +91,20 @@ def test_a_copy_of_the_checkpoint_is_imported(managed: Managed) -> None:
     assert kept.note == "monday" and managed.repository.pinned("flights", result["savepoint"])
     event = managed.control.last_event("savepoint-imported")
     assert event is not None and event["savepoint"] == result["savepoint"] and event["by"]["via"] == "airflow"
+
+
+def test_nothing_is_taken_where_the_declaration_cannot_be_asked(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another try of the task, which has no name for it, would take a second savepoint."""
+    managed.start(until=3)
+
+    def is_away(*_: object) -> Job:
+        raise StorageError("The storage is away.", code="storage-failed")
+
+    monkeypatch.setattr(DeclaredJobs, "job", is_away)
+    with DAG("away", schedule=None) as dag:
+        CreateSavepointOperator(task_id="take", job="flights", jobs_file=str(managed.jobs_file))
+
+    assert task_states(run_dag(dag)) == {"take": "failed"}
+    assert not (managed.folder / "repository" / "repository.json").exists()

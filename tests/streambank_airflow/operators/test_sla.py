@@ -191,9 +191,9 @@ def test_many_jobs_read_their_declaration_once(
     jobs_file.write_text(f'repository = "r"\n{jobs}', encoding="utf-8")
     read: list[Any] = []
 
-    def load(file: Any) -> Any:
+    def load(file: Any, **how: Any) -> Any:
         read.append(file)
-        return load_jobs(file)
+        return load_jobs(file, **how)
 
     monkeypatch.setattr("streambank_airflow.hooks.declared.read_jobs", load)
 

@@ -19,6 +19,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla import alerts
 from streambank.storage import open_store
+from streambank_airflow.notify.notify import given_tellers
 from tests.support.airflow_face.notifiers import (
     FILE_NOTIFIER,
     AsyncNotifier,
@@ -81,6 +82,7 @@ def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell
             "FileNotifier (flights): the alert on flights: state_bytes could not be sent: ConnectionError"
             in str(done.error)
         )
+        assert "Hint: see to what the notifier lacks" in str(done.error)
         assert (done.result["breaches"], done.result["not_told"], done.result["failed_notifiers"]) == (
             1,
             1,
@@ -189,6 +191,13 @@ def test_notifiers_may_be_given_as_objects_and_are_told_from_a_level_on(
         f"flights: state_bytes is broken. It is breach. Since {since}. {since} 1.5"
     ]
     assert check(notifiers=[], on_breach="report").result["told"] == 0
+
+
+def test_a_notifier_of_a_dag_file_is_called_by_the_file() -> None:
+    """Airflow loads that under a name with the digest of its path."""
+    kind = type("Chat", (FileNotifier,), {"__module__": f"unusual_prefix_{'a1' * 20}_own_channel"})
+    (teller,) = given_tellers([kind("somewhere")], "breach")
+    assert teller.label == "own_channel.Chat"
 
 
 @pytest.mark.parametrize(

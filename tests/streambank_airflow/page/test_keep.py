@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from streambank.core.errors import StorageError
+from streambank.core.units import to_json_time, utc_now
 from streambank.overview import snapshot as snapshots
 from streambank.overview.snapshot import DEFAULT_PARTS, Snapshot
 from streambank_airflow.airflow_versions import keeps_in_assets
@@ -26,13 +27,14 @@ from streambank_airflow.operators.sla import CheckSlaOperator
 from streambank_airflow.page import keep
 from streambank_airflow.page.keep import (
     WatchedPage,
-    job_of,
     keep_after_task,
     keep_page,
     page_of_watch,
 )
+from streambank_airflow.page.names import job_of
 from streambank_airflow.page.pace import LINE_EVERY_S, LINES_TO_ALL, THREADS, WatchPace
-from streambank_airflow.page.store import LINE, PageValues, part_key
+from streambank_airflow.page.store import LINE, NoPageError, PageValues, part_key, values_of
+from streambank_airflow.sensors.job import StreamingJobStatusSensor
 from streambank_airflow.triggers.job import JobEndTrigger
 from streambank_airflow.watch.job import JobView
 from tests.support.airflow_face.metadata_db import run_dag, task_states, write_dags
@@ -93,6 +95,26 @@ def test_a_task_leaves_a_snapshot_that_the_page_shows(
     assert page_api.get(f"jobs/{name}/findings").status_code == 404
 
 
+def test_a_sensor_that_fails_leaves_the_line_of_what_it_has_seen(
+    airflow_database: None, tmp_path: Path, page_on: None
+) -> None:
+    file = declared(tmp_path, "seen")
+    dags = build_dags(file)
+    write_dags(*dags.values())
+
+    def wait() -> StreamingJobStatusSensor:
+        states = ["never-started"]
+        return StreamingJobStatusSensor(task_id="wait", failed_states=states, job="seen", jobs_file=str(file))
+
+    run_dag(dags["seen.stop"])
+    before = DatabaseValues("seen").get(LINE)
+    run = run_dag(own_dag("seen.own", wait))
+
+    assert task_states(run) == {"wait": "failed"}
+    line = DatabaseValues("seen").get(LINE)
+    assert before["at"] < line["at"] and line["state"] == "never-started"
+
+
 def test_a_task_that_fails_leaves_one_too(tmp_path: Path, page_on: None) -> None:
     file = declared(tmp_path, "failing")
     write_dags(*build_dags(file).values())
@@ -112,7 +134,7 @@ def test_a_task_that_fails_leaves_one_too(tmp_path: Path, page_on: None) -> None
     assert {LINE, part_key("events"), part_key("findings")} <= {*keys}
 
 
-def test_a_dag_of_another_name_keeps_the_page_of_a_job_that_has_one(tmp_path: Path, page_on: None) -> None:
+def test_a_dag_of_another_name_keeps_the_page_of_a_job_too(tmp_path: Path, page_on: None) -> None:
     file = declared(tmp_path, "guest")
     dags = build_dags(file)
     write_dags(*dags.values())
@@ -121,12 +143,12 @@ def test_a_dag_of_another_name_keeps_the_page_of_a_job_that_has_one(tmp_path: Pa
     )
 
     run_dag(dag)
-    assert DatabaseValues("guest").keys() == []
-    run_dag(dags["guest.stop"])
     first = DatabaseValues("guest").get(LINE)["at"]
+    run_dag(dags["guest.stop"])
+    second = DatabaseValues("guest").get(LINE)["at"]
     run_dag(dag)
 
-    assert DatabaseValues("guest").get(LINE)["at"] > first
+    assert first < second < DatabaseValues("guest").get(LINE)["at"]
 
 
 def test_tasks_keep_nothing_where_the_page_is_off(tmp_path: Path, airflow_database: None) -> None:
@@ -144,7 +166,7 @@ def test_the_page_asset_is_the_inlet_of_one_task_and_has_no_events(tmp_path: Pat
     dags = build_dags(declared(tmp_path, "asset"))
 
     named = [(dag.dag_id, task.task_id) for dag in dags.values() for task in dag.tasks if task.inlets]
-    assert named == ([("asset.sla", "check")] if keeps_in_assets() else [])
+    assert named == [("asset.sla", "check")]
 
 
 def test_a_page_that_cannot_be_made_is_one_warning(
@@ -178,6 +200,7 @@ def test_a_storage_that_hangs_holds_up_no_task(
 
     monkeypatch.setattr(snapshots, "snapshot", hang)
     monkeypatch.setattr(keep, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(keep, "LINE_PATIENCE_S", 0.1)
     with caplog.at_level(logging.WARNING, keep.__name__):
         run = run_dag(dag)
     go_on.set()
@@ -185,6 +208,32 @@ def test_a_storage_that_hangs_holds_up_no_task(
     assert task_states(run) == {"check": "success"}
     assert keeps(caplog) == [
         "The page of job hanging could not be kept: TimeoutError: it was not made within 0.2 s"
+    ]
+
+
+def test_a_page_that_takes_too_long_says_at_least_whether_the_job_runs(
+    tmp_path: Path, page_on: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a machine with too much to do, where it showed for minutes what had long changed."""
+    dag = check_dag(tmp_path, "slow-page")
+    go_on = threading.Event()
+    make = snapshots.snapshot
+
+    def slow(*args: Any, parts: Any = None, **how: Any) -> Snapshot:
+        if parts != ():
+            go_on.wait(60)
+        return make(*args, parts=parts, **how)
+
+    monkeypatch.setattr(snapshots, "snapshot", slow)
+    monkeypatch.setattr(keep, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(keep, "LINE_PATIENCE_S", 30.0)
+    with caplog.at_level(logging.WARNING, keep.__name__):
+        run_dag(dag)
+    go_on.set()
+
+    assert DatabaseValues("slow-page").get(LINE)["state"] == "never-started"
+    assert keeps(caplog) == [
+        "Of the page of job slow-page only the line could be kept: it was not made within 0.2 s"
     ]
 
 
@@ -229,10 +278,11 @@ def test_another_job_of_the_name_does_not_take_the_page_over(
     ours, other = (StreambankHook(jobs_file=str(declared(tmp_path / one, "flights"))) for one in ("a", "b"))
 
     assert keep_page(ours, "flights")
-    kept = values.get(LINE)
-    assert not keep_page(other, "flights", is_new=False)
+    kept = {**values.get(LINE), "at": to_json_time(utc_now())}
+    values.set(LINE, kept)
+    assert not keep_page(other, "flights", takes_over=False)
     assert values.get(LINE) == kept
-    assert keep_page(ours, "flights", is_new=False)
+    assert keep_page(ours, "flights", takes_over=False)
     assert keep_page(other, "flights"), "its own DAGs say what the job is now"
     assert values.get(LINE)["identity"] != kept["identity"]
 
@@ -349,6 +399,23 @@ def page_of(folder: Path, clock: Clock) -> WatchedPage:
     )
 
 
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_the_watch_of_an_own_dag_leaves_the_page_of_another_job_of_the_name(
+    tmp_path: Path, made: list[Any], values: MemoryValues, takes_over: bool
+) -> None:
+    other = StreambankHook(jobs_file=str(declared(tmp_path / "a", "flights")))
+    assert keep_page(other, "flights")
+    values.set(LINE, kept := {**values.get(LINE), "at": to_json_time(utc_now())})
+    clock = Clock()
+    hook = StreambankHook(jobs_file=str(declared(tmp_path / "b", "flights")))
+    page = WatchedPage(hook, "flights", clock, WatchPace(), takes_over=takes_over)
+    clock.now += LINE_EVERY_S
+
+    asyncio.run(watch(page))
+
+    assert (values.get(LINE) != kept) is takes_over
+
+
 def test_a_watch_keeps_the_line_each_minute_and_all_parts_each_ten(tmp_path: Path, made: list[Any]) -> None:
     clock = Clock()
     page = page_of(tmp_path, clock)
@@ -409,6 +476,48 @@ def test_what_could_not_be_kept_is_tried_again_soon(tmp_path: Path, made: list[A
     asyncio.run(look())
 
     assert made == [None, (LINE,)]
+
+
+def test_a_watch_of_a_job_that_no_dag_names_says_so_once(
+    tmp_path: Path, made: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As for a job that a template names: there is no asset with which its page could be kept."""
+    clock, tries = Clock(), list[float]()
+    page = page_of(tmp_path, clock)
+    page._job = "nameless"
+
+    def fail(job: str) -> PageValues:
+        tries.append(clock.now)
+        raise NoPageError("Asset with name='streambank/nameless/page' not found")
+
+    async def look() -> None:
+        clock.now += LINE_EVERY_S
+        with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.INFO, keep.__name__):
+            patch.setattr(keep, "values_of", fail)
+            for state in range(100):
+                await watch(page, state=str(state))
+                clock.now += 60
+        assert [one - tries[0] for one in tries] == [0, keep.UNNAMED_S]
+
+    asyncio.run(look())
+    (said,) = keeps(caplog)
+    assert said.startswith("The page in Airflow does not show job nameless: no DAG file names it.")
+    assert {one.levelno for one in caplog.records if one.name == keep.__name__} == {logging.INFO}
+
+
+def test_a_value_of_a_page_without_an_asset_is_refused_by_name(airflow_database: None) -> None:
+    refused: list[BaseException] = []
+
+    @task(task_id="keep")
+    def write() -> None:
+        assert values_of("nobody").get(LINE) is None
+        try:
+            values_of("nobody").set(LINE, {})
+        except NoPageError as error:
+            refused.append(error)
+
+    run_dag(own_dag("writes-a-page", write))
+    assert bool(refused) == keeps_in_assets()
 
 
 def test_a_change_of_state_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:

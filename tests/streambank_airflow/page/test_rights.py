@@ -4,27 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from streambank_airflow.dags import refresh
-from streambank_airflow.dags.jobs import BUILDERS
+from streambank_airflow.dag_names import VERBS
 from streambank_airflow.page import rights
-from streambank_airflow.page.rights import VERBS, dags_of, first_dags, owners
+from streambank_airflow.page.rights import dags_of, first_dags
 from tests.support.airflow_face.metadata_db import BUNDLE, delete_import_errors, pause, write_import_error
 from tests.support.airflow_face.page_api import page_on, write_job
 
 __all__ = ["page_on"]
-
-
-def test_verbs_are_those_of_the_dags_that_are_built_in_their_order() -> None:
-    assert (*BUILDERS,) == VERBS
-    assert rights.REFRESH == refresh.VERB
-
-
-def test_a_dag_is_of_the_job_with_the_longest_name() -> None:
-    assert list(owners("orders.run")) == ["orders"]
-    assert list(owners("a.b.run")) == ["a.b"]
-    assert list(owners("orders.refresh.eu")) == ["orders"]
-    assert list(owners("orders.refresh.run")) == ["orders.refresh", "orders"]
-    assert list(owners("orders")) == list(owners("orders.maintain")) == []
 
 
 def test_the_first_dag_decides(airflow_database: None, tmp_path: Path) -> None:

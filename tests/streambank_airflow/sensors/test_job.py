@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -7,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from streambank.control.claims import Claim, Holder
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import InputError
+from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.sensors.job import BatchCommittedSensor, StreamingJobStatusSensor
 from streambank_airflow.sensors.sla import SlaSensor
 from streambank_airflow.sensors.watermark import WatermarkSensor
@@ -205,3 +207,47 @@ def test_one_look_of_a_rescheduled_sensor_is_enough_for_a_driver_on_another_host
     finally:
         over.set()
         thread.join()
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+@pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
+def test_a_driver_that_died_on_another_host_ends_the_wait_unless_somebody_watches(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, mode: Any, is_watched: bool
+) -> None:
+    managed.control.set_desired("running", by={"user": "ann"})
+    if is_watched:
+        managed.control.watches.begin(by={"dag_id": "flights.run"}, desired=managed.desired.number)
+    holder = Holder(ELSEWHERE, (this_process("python"),), {"purpose": "run", "launch_id": "x"}, 0.1, 0.3)
+    JobControl(managed.control.store, "flights", here=ELSEWHERE).lease.claims.claim(holder)
+    monkeypatch.setattr("streambank_airflow.sensors.job._JUDGED_S", 1.0)
+    file = str(managed.jobs_file)
+
+    async def opened(*_: Any) -> StreambankHook:
+        return StreambankHook(jobs_file=file)
+
+    monkeypatch.setattr(StreambankHook, "aopen", opened)
+    waits = partial(BatchCommittedSensor, task_id="task", job="flights", jobs_file=file, after_batch=7)
+    sensor = waits(poke_interval=0.1, **({"deferrable": True} if mode == "deferrable" else {"mode": mode}))
+
+    async def wait() -> Any:
+        if mode == "deferrable":
+            async for event in sensor.make_trigger().run():
+                return sensor.execute_complete({}, {**event.payload})
+        for _ in range(20):
+            assert not sensor.poke({})
+            await asyncio.sleep(0.1)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError if is_watched else AirflowFailException):
+        asyncio.run(asyncio.wait_for(wait(), 2 if is_watched else 30))
+
+
+@pytest.mark.parametrize(
+    ("states", "counts"), [(["running"], False), (["stopped"], False), (["failed"], True), ("failed", True)]
+)
+def test_a_job_that_has_lost_what_it_needs_has_failed_and_is_nothing_else(states: Any, counts: bool) -> None:
+    waits = StreamingJobStatusSensor(task_id="task", job="flights", states=states)
+    assert ("checkpoint-lost" in waits.states) is counts
+    fails = StreamingJobStatusSensor(task_id="task", job="flights", failed_states=states)
+    assert fails.failed_states is not None
+    assert "checkpoint-lost" in fails.failed_states

@@ -10,6 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
+from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment
 from streambank_airflow.sensors.sla import SlaSensor
@@ -98,7 +99,7 @@ def test_what_never_comes_is_said_at_once(assessor: Assessor, jobs_file: str) ->
         AirflowFailException, match="Job flights is never-started, so this wait cannot succeed"
     ):
         judge(assessor, jobs_file, failed_states=["never-started"])
-    with pytest.raises(AirflowFailException, match="least must be one of"):
+    with pytest.raises(InputError, match="least must be one of"):
         judge(assessor, jobs_file, least="ok")
 
 

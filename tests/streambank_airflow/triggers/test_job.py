@@ -258,7 +258,7 @@ class Watcher:
 
 def watching(patch: pytest.MonkeyPatch, watcher: Watcher) -> JobEndTrigger:
     patch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref, site: watcher)
-    patch.setattr(JobEndTrigger, "held", lambda self, event: event)  # there is no such file
+    patch.setattr(JobEndTrigger, "held", lambda self, event, hook: event)  # there is no such file
     return JobEndTrigger(
         job="flights", watch=1, jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1}
     )
@@ -287,7 +287,8 @@ def test_storage_that_goes_on_failing_is_reported_as_what_a_retry_may_heal(
     event = first_event(watching(monkeypatch, Watcher(StorageError("The disk is away.", hint="Mount it."))))
 
     assert (event["status"], event["retryable"]) == ("error", True)
-    assert event["message"] == "The disk is away. [storage]\nHint: Mount it."
+    assert event["message"] == "The disk is away. [storage]"
+    assert (event["code"], event["hint"]) == ("storage", "Mount it.")
 
 
 def test_what_somebody_has_to_repair_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

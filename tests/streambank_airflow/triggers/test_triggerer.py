@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.configuration import conf
 from airflow.sdk import DAG
 
 from streambank.storage import open_store
@@ -144,6 +145,13 @@ def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.
     assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
     assert [one.savepoint for one in managed.repository.manifests("flights")] == [result["savepoint"]]
     assert len(managed.control.requests.records.numbers()) == 1
+    # The lines of the trigger are in the log of its task.
+    (file,) = Path(conf.get_mandatory_value("logging", "base_log_folder")).rglob(
+        "*one_stop*/**/*.trigger.*.log"
+    )
+    log = file.read_text(encoding="utf-8")
+    assert "Waiting for the end of the driver of job flights, which was asked to stop, at most until" in log
+    assert "Job flights is " in log and "is over after" in log
 
 
 @pytest.mark.storm

@@ -17,7 +17,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
 from streambank.core.errors import RefusedError
 from streambank.driver.spec import LaunchSpec, decode_launch
-from tests.support.drivers.fake_driver import FakeDriver
+from streambank_spark.stand_in.driver import StandIn
 from tests.support.jobs.declared import ELSEWHERE
 from tests.support.spark.fake_master import FakeMaster
 from tests.support.waiting import poll
@@ -114,7 +114,7 @@ class ClusterDrivers:
     def _live(self, life: DriverLife) -> None:
         control = JobControl.open(life.spec.control, life.spec.job, here=ELSEWHERE)
         try:
-            driver = FakeDriver(life.spec, control, ProcessId("python", 1, len(self.lives)))
+            driver = StandIn(life.spec, control, ProcessId("python", 1, len(self.lives)))
         except RefusedError as refusal:
             self._end(life, refusal.code)
             return

@@ -1,4 +1,4 @@
-"""A driver without Spark: takes the lease, beats, obeys requests, commits batches. Started like the real one.
+"""The driver that stands in for Spark (streambank_spark/stand_in), with faults that only this suite needs.
 
 What it does stands in the application arguments of the launch spec; all around it is the real thing. It
 commits one batch and then waits for a stop; with `--period-s` it goes on committing, into checkpoints of
@@ -15,95 +15,42 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streambank.checkpoint.replay import Replay, lay_plan
-from streambank.control.control import JobControl
-from streambank.control.keepalive import Keeper
-from streambank.control.processes import ProcessId, this_process
-from streambank.control.requests import STOP, Request
+from streambank.control.processes import this_process
 from streambank.core.errors import StreambankError
-from streambank.core.shape import decode
-from streambank.driver.spec import NOT_NEEDED, LaunchSpec, check_generations, decode_launch
-from streambank.job.health import AwakeClock
-from streambank.sites.standing import Deposed, check_launched_site
-from streambank.storage import local_path, open_store
-from streambank_spark.runner.site_watch import SiteWatch, leave_deposed
-from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-
-
-class FakeDriver:
-    """What a driver is to the records of its job: it takes the lease, beats, and obeys a stop.
-
-    It may be a separate process, as below, or a thread (tests/support/drivers/cluster_drivers.py).
-
-    Raises:
-        RefusedError: Somebody holds the lease (code `lease-held`).
-    """
-
-    def __init__(self, spec: LaunchSpec, control: JobControl, process: ProcessId) -> None:
-        self.spec = spec
-        self.control = control
-        self.claim = take_lease(spec, control, [process])
-
-    def begin(
-        self,
-        status: Callable[[], Mapping[str, object]],
-        on_lost: Callable[[str], None] | None = None,
-        ponder_s: float = 0.0,
-    ) -> None:
-        """Beat, and look whether it still is wanted, after a while.
-
-        Raises:
-            StreambankError: It is not; the lease is free again.
-        """
-        self.keeper = Keeper(self.claim, on_lost=on_lost, status=status).start()
-        time.sleep(ponder_s)
-        try:
-            check_generations(self.spec, self.control)
-            check_not_superseded(self.spec, self.control, self.claim)
-            check_launched_site(self.spec, self.control)
-        except StreambankError:
-            self.keeper.stop()
-            self.claim.release("refused")
-            raise
-
-    def stops(self) -> list[Request]:
-        return [one for one in self.control.requests.open(self.claim.epoch) if one.kind == STOP]
-
-    def end(self, exit_code: int = 0) -> None:
-        self.keeper.stop()
-        self.claim.release("released", exit_code=exit_code)
+from streambank.storage import local_path
+from streambank_spark.runner.superseded import exit_code
+from streambank_spark.stand_in.driver import (
+    KeepsCommitting,
+    StandIn,
+    kind_of_work,
+    launched,
+    when_released,
+    work_until_over,
+)
+from streambank_spark.stand_in.told import Told
 
 
 def main() -> int:
-    folder, _, name = sys.argv[sys.argv.index("--launch") + 1].rpartition("/")
-    spec = decode_launch(open_store(folder).read(name))
+    spec = launched(sys.argv)
     options = parser().parse_args(spec.args)
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
     time.sleep(options.boot_s)
     while options.boot_until is not None and not options.boot_until.exists():
         time.sleep(0.02)
-    if spec.held_by is not None:
-        # Loads PySpark, which takes twice as long as all else that hundreds of these drivers load.
-        from streambank_spark.runner.held import NotNeededError, until_released
-
-        try:
-            spec = until_released(spec, spec.control_of_job())
-        except NotNeededError as reason:
-            spec.control_of_job().record_event(NOT_NEEDED, launch_id=spec.launch_id, why=str(reason))
-            os.kill(os.getpid(), signal.SIGKILL)
+    spec = when_released(spec)
     if options.die_before_lease is not None:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
     try:
         role = "python" if options.lingers is None else "jvm"  # which ends after it
-        driver = FakeDriver(spec, spec.control_of_job(), this_process(role))
-        work = kind_of_work(spec, options)(driver, options)
-        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9), ponder_s=options.ponder_s)
+        driver = Ponders(spec, spec.control_of_job(), this_process(role))
+        driver.ponder_s = options.ponder_s
+        work = work_of(driver, options)
+        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
     except StreambankError as error:
         print(f"streambank: {error.message}", flush=True)
         return exit_code(spec, error)
@@ -119,20 +66,11 @@ def main() -> int:
         driver.end(code)
         return int(code)
     code = 8 if options.refused else 0
-    watch = SiteWatch(spec, driver.control, lambda found: be_deposed(driver, found))
-    watch.start()
-    work.run()
-    watch.stop()
+    work_until_over(driver, work)
     driver.end(code)
     while options.lingers is not None and not options.lingers.exists():
         time.sleep(0.02)
     return code
-
-
-def be_deposed(driver: FakeDriver, found: Deposed) -> None:
-    """Another site is the active one: be gone, as the real one."""
-    leave_deposed(driver.control, found, driver.control.record_event)
-    os.kill(os.getpid(), 9)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -157,38 +95,31 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--first", action="store_true", help="say that its first batch still runs")
     found.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")
     found.add_argument("--period-s", type=float, help="commit a batch so often, until it is asked to stop")
-    found.add_argument("--batches", type=int, default=10**9, help="with a period: end after so many")
+    found.add_argument("--batches", type=int, help="with a period: end after so many")
     found.add_argument("--dies", type=Path, help="a file: after as many batches end as by kill -9")
     found.add_argument("--differs", type=Path, help="a file: where it is, a copy computes something else")
     found.add_argument("--hangs", type=Path, help="a file: after as many batches commit no more")
     return found
 
 
-class Work:
-    """What a driver does between its start and its end."""
+class Ponders(StandIn):
+    """It has the lease for a while before it looks whether it still is wanted."""
 
-    def __init__(self, driver: FakeDriver, options: argparse.Namespace) -> None:
-        self.driver = driver
-        self.spec = driver.spec
-        self.options = options
-        self.control = driver.control
-        self.claim = driver.claim
+    ponder_s = 0.0
 
-    def status(self) -> Mapping[str, object]:
-        raise NotImplementedError
-
-    def run(self) -> None:
-        """Work until it is asked to stop, and answer that."""
-        raise NotImplementedError
-
-    def note(self, kind: str, **facts: Any) -> None:
-        self.control.record_event(kind, launch_id=self.spec.launch_id, epoch=self.claim.epoch, **facts)
+    def check_wanted(self) -> None:
+        time.sleep(self.ponder_s)
+        super().check_wanted()
 
 
-class CommitsOnce(Work):
+class CommitsOnce(KeepsCommitting):
     """One batch of each query, with logs alone; then it waits."""
 
     queries: Mapping[str, Any] = {}
+
+    def __init__(self, driver: StandIn, options: argparse.Namespace) -> None:
+        super().__init__(driver, lambda: told(options))
+        self.options = options
 
     def status(self) -> Mapping[str, object]:
         status = {"state": "running", "queries": self.queries}
@@ -243,111 +174,33 @@ class CommitsOnce(Work):
             time.sleep(0.05)
 
 
-class KeepsCommitting(Work):
-    """Batch after batch, into checkpoints as Spark writes them.
+def told(options: argparse.Namespace) -> Told:
+    """What its options say, and the files that they name."""
 
-    While it hangs it beats, and does what it is asked.
-    """
+    def number(file: Path | None) -> int | None:
+        return int(file.read_text()) if file is not None and file.exists() else None
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.checkpoints = {name: go_on(query.checkpoint) for name, query in self.spec.queries.items()}
-        self.seen: dict[str, dict[str, float]] = {
-            name: {"batch": -1, "triggered": False} for name in self.checkpoints
-        }
-        self.awake = AwakeClock()
-        self.moved = self.awake.now()
-
-    def status(self) -> Mapping[str, object]:
-        still = {"still_s": self.awake.now() - self.moved}
-        queries = {name: one | still for name, one in self.seen.items()}
-        return {"state": "running", **still, "queries": queries}
-
-    def run(self) -> None:
-        asked = None
-        done = 0
-        while asked is None and done < self.options.batches:
-            if _is_due(self.options.hangs, done):
-                print("java.lang.IllegalStateException: stuck with password=hunter2", flush=True)
-            elif _is_due(self.options.dies, done):
-                print(*self.options.last_words.split("|"), sep="\n", flush=True)
-                os._exit(9)
-            else:
-                self.commit(first=done == 0)
-                done += 1
-            time.sleep(self.options.period_s)
-            asked = next(iter(self.driver.stops()), None)
-        if asked is not None:
-            self.note("stop-asked", request=asked.number)
-            self.control.requests.answer(asked.number, "stopped", exit_code=0)
-
-    def commit(self, *, first: bool) -> None:
-        for name, checkpoint in self.checkpoints.items():
-            checkpoint.run(1)
-            if first:
-                facts = {
-                    "epoch": self.claim.epoch,
-                    "generation": self.spec.queries[name].generation,
-                    "query_id": checkpoint.query_id,
-                    "sink": "ConsoleTable",  # such a query writes nothing anywhere
-                }
-                self.control.record_query(name, facts)
-            self.seen[name] = {"batch": checkpoint.last, "triggered": True}
-            self.moved = self.awake.now()
+    dies, hangs = number(options.dies), number(options.hangs)
+    words = HANGING if hangs is not None else options.last_words.replace("|", "\n")
+    return Told(
+        period_s=options.period_s or 0.0,
+        batches=options.batches,
+        dies_after=dies,
+        hangs_after=hangs,
+        last_words=words,
+        state_rows=None,
+        differs=options.differs is not None and options.differs.exists(),
+    )
 
 
-class ExecutesAgain(KeepsCommitting):
-    """A copy: it opens its state, and executes the live query's batches. Without any it goes on by itself."""
-
-    def run(self) -> None:
-        for name, checkpoint in self.checkpoints.items():
-            self.note("copy-state-read", query=name, seconds=0.01, batch=checkpoint.last, parts=_STATE)
-        replays = {
-            name: decode(Replay, one.replay, "launch spec")
-            for name, one in self.spec.queries.items()
-            if one.replay is not None
-        }
-        for name, replay in replays.items():
-            self.execute(name, replay)
-        if len(replays) < len(self.checkpoints):
-            super().run()
-
-    def execute(self, name: str, replay: Replay) -> None:
-        checkpoint, plans = self.checkpoints[name], open_store(replay.plans)
-        differs = self.options.differs is not None and self.options.differs.exists()
-        for batch in replay.batches:
-            lay_plan(plans, checkpoint.store, batch)
-            checkpoint.next_batch = batch
-            checkpoint.commit()
-            output = {"rows": 7, "live_rows": 7, "only_copy": int(differs), "only_live": int(differs)}
-            self.note("copy-batch", query=name, batch=batch, seconds=0.01, input_rows=7, output=output)
-        both = {"copy": {"parts": _STATE}, "live": {"parts": _STATE}}
-        self.note("copy-state-compared", query=name, batch=replay.batches[-1], **both)
-        self.note("copy-done", query=name, batches=list(replay.batches))
+HANGING = "java.lang.IllegalStateException: stuck with password=hunter2"
 
 
-_STATE = [{"rows": 3}]
-"""What it says of each part of its state."""
-
-
-def kind_of_work(spec: LaunchSpec, options: argparse.Namespace) -> type[CommitsOnce | KeepsCommitting]:
-    if any(query.redirect is not None for query in spec.queries.values()):
-        return ExecutesAgain
-    return CommitsOnce if options.period_s is None else KeepsCommitting
-
-
-def _is_due(file: Path | None, done: int) -> bool:
-    return file is not None and file.exists() and done >= int(file.read_text())
-
-
-def go_on(location: str) -> LiveCheckpoint:
-    """The checkpoint at a location, at its last committed batch."""
-    store = open_store(location)
-    checkpoint = LiveCheckpoint(store, retain=20)
-    if store.exists("metadata"):
-        checkpoint.query_id = json.loads(store.read("metadata"))["id"]
-        checkpoint.next_batch = max((int(each) for each in store.names("commits")), default=-1) + 1
-    return checkpoint
+def work_of(driver: StandIn, options: argparse.Namespace) -> KeepsCommitting:
+    kind = kind_of_work(driver.spec)
+    if kind is KeepsCommitting and options.period_s is None:
+        return CommitsOnce(driver, options)
+    return kind(driver, lambda: told(options))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 
 from demo.pictures.chromium import Chromium, chromium
 from streambank_airflow.airflow_versions import keeps_in_assets
+from streambank_airflow.configuration import TAG
 from streambank_airflow.page.store import LINE, PageStore, variable_key
 from tests.support.airflow_face.metadata_db import pause
 from tests.support.airflow_face.page_api import ON, PageApi, write_job
@@ -143,7 +144,7 @@ def keep(job: str, line: dict[str, Any], parts: dict[str, Any]) -> None:
 @contextmanager
 def many(count: int) -> Iterator[Sequence[str]]:
     """So many more jobs, each with `.run` and a line, as Airflow's database has them."""
-    from airflow.models.dag import DagModel
+    from airflow.models.dag import DagModel, DagTag
     from airflow.utils.session import create_session
     from sqlalchemy import delete, insert, select
 
@@ -162,10 +163,13 @@ def many(count: int) -> Iterator[Sequence[str]]:
             "has_task_concurrency_limits": False,
         }
         session.execute(insert(DagModel), [{"dag_id": f"{job}.run", **fixed} for job in lines])
+        tags = [{"dag_id": f"{job}.run", "name": name} for job in lines for name in (TAG, job)]
+        session.execute(insert(DagTag), tags)
     with _in_assets(lines) if keeps_in_assets() else _in_variables(lines):
         yield [*lines]
     with create_session() as session:
-        session.execute(delete(DagModel).where(DagModel.dag_id.in_([f"{job}.run" for job in lines])))
+        for kind in (DagTag, DagModel):
+            session.execute(delete(kind).where(kind.dag_id.in_([f"{job}.run" for job in lines])))
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class LocalLauncher:
         """
         prefix = launch_prefix(control)
         found: dict[str, list[ProcessId]] = {}
-        for one, arguments in _own_processes(_LAUNCH):
+        for one, arguments in own_processes(_LAUNCH):
             for option, value in itertools.pairwise(arguments):
                 if option == _LAUNCH and value.startswith(prefix) and value.endswith(".json"):
                     launch_id = value.removeprefix(prefix).removesuffix(".json")
@@ -205,7 +205,7 @@ def _shipped(folder: Path) -> str:
     return str(lay_beside(folder))
 
 
-def _own_processes(option: str) -> Iterator[tuple[ProcessId, list[str]]]:
+def own_processes(option: str) -> Iterator[tuple[ProcessId, list[str]]]:
     """Each process of this user whose arguments may have an option, with its arguments.
 
     Its start is read before them: if the pid passes to another process in between, the one that is

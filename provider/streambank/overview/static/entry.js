@@ -29,13 +29,16 @@ const shaped = (line) => line && { ...line, waits: listOf(line.waits), verdicts:
 export function entryOf(answer) {
   const dags = {};
   // Airflow refuses a run of a DAG whose file it cannot import.
-  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken, questions: one.may?.questions !== false };
-  const run = dags.run || (answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
+  const dagOf = (one) => ({ dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken, questions: one.may?.questions !== false });
+  for (const one of answer.dags || []) dags[one.verb] = dagOf(one);
+  // What people have written: each may do several things.
+  const own = listOf(answer.own).map((one) => ({ ...dagOf(one), name: one.name || one.dag_id, verbs: one.verbs || [] }));
+  const run = dags.run || (answer.built !== false && answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
   // A line that could not be read has nothing but its error.
   const damaged = answer.line && answer.line.error && !answer.line.at;
   const mistake = answer.mistake || (answer.dags || []).find((one) => one.mistake)?.mistake || "";
-  const broken = Boolean(answer.broken || (answer.dags || []).some((one) => one.broken));
-  return { job: answer.job, line: damaged ? null : shaped(answer.line), error: damaged ? answer.line.error : null, run, dags, broken, mistake, approvals: answer.approvals || [] };
+  const broken = Boolean(answer.broken || (answer.dags || []).some((one) => one.broken) || (own.length && own.every((one) => one.broken)));
+  return { job: answer.job, line: damaged ? null : shaped(answer.line), error: damaged ? answer.line.error : null, run, dags, own, broken, mistake, approvals: answer.approvals || [] };
 }
 
 /** The error itself, the last line of what Airflow keeps of an import error. */

@@ -86,7 +86,7 @@ function factsOf({ facts, kind }) {
 
 export function Findings({ answer, at, act }) {
   const id = useId();
-  const missing = notDrawn(answer, "No check has run yet. `Check now` searches for problems ahead.".replaceAll("`", ""));
+  const missing = notDrawn(answer, "No check has run yet. `Check now`, or DiagnoseStreamingJobOperator in a DAG of your own, searches for problems ahead.".replaceAll("`", ""));
   const all = answer.data?.findings || [];
   return h(Card, { title: "Problems ahead", id, aside: answer.data ? h(Fragment, null, h("span", { className: "sb-muted" }, "checked ", h(Ago, { iso: at || answer.data.at })), act) : act },
     missing || (all.length === 0 ? h(Empty, null, "The last check found none.")

@@ -23,7 +23,7 @@ const TABS = table({
 export function JobPage({ job, tab = "overview", item = null, alone = false }) {
   const answer = useAnswer("jobs", job);
   const verdicts = usePart(job, "verdicts", answer.data?.line);
-  const broken = answer.data?.dags.find((one) => one.broken);
+  const broken = [...(answer.data?.dags || []), ...listOf(answer.data?.own)].find((one) => one.broken);
   const [failed] = useImportErrors(Boolean(broken && answer.data.import_errors), broken);
   useTick(POLL_MS);
   const head = alone ? null : h("nav", { className: "sb-crumbs", "aria-label": "Breadcrumb" }, h(Go, { to: [] }, "Streaming jobs"), " / ", h("span", { "aria-current": "page" }, job));
@@ -31,14 +31,14 @@ export function JobPage({ job, tab = "overview", item = null, alone = false }) {
   if (answer.loading || (answer.data && verdicts.loading)) return h(Fragment, null, head, h(Loading));
   if (answer.data === undefined) {
     return h(Fragment, null, head, answer.error.status === 404
-      ? h(Empty, null, alone ? "This DAG belongs to no streaming job." : `There is no job ${job} that you may see.`)
+      ? h(Empty, null, `There is no job ${job} that you may see. A job is here once Airflow has read a DAG that works on it and names it, and for those who may read that DAG. If a template or a mapped task names it, give a task of the DAG inlets=[page_asset("${job}")].`)
       : h(Failed, { error: answer.error, again: answer.again }));
   }
   const entry = { ...entryOf(answer.data), file: broken?.file, cause: causeOf(failed) };
   const shown = TABS[tab] ? tab : "overview";
   const again = () => setTimeout(answer.again, 1500);
   const base = alone ? [] : [job];
-  return h(Actions, { job, dags: entry.dags, approvals: entry.approvals, done: again },
+  return h(Actions, { job, dags: entry.dags, own: entry.own, approvals: entry.approvals, done: again },
     head,
     h(Head, { entry }),
     h(Behind, { answer }),
@@ -98,7 +98,7 @@ function Trouble({ entry, base, verdicts, short }) {
   }
   const [worst, ...others] = found;
   // What helps may have been begun already, and wait for an answer.
-  const asks = worst.approval || entry.approvals.find((one) => worst.action && one.dag_id === entry.dags[worst.action]?.dag_id);
+  const asks = worst.approval || entry.approvals.find((one) => worst.action && (one.dag_id === entry.dags[worst.action]?.dag_id || entry.own.some((dag) => dag.dag_id === one.dag_id && dag.verbs.includes(worst.action))));
   const first = worst.reads && !asks;
   const button = asks ? h("a", { key: "act", className: "sb-button sb-primary", href: questionUrl(asks) }, answerWords(asks))
     : worst.home ? h("a", { key: "act", className: "sb-button", href: airflowUrl() }, "See Airflow's Home")

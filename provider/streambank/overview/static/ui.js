@@ -79,7 +79,7 @@ export function Marked({ text }) {
 }
 
 /** What is wrong with a part, or that it is not there yet; null where it can be drawn. */
-export function notDrawn(answer, nothing = "The job's watcher has kept nothing of this yet. It does so within ten minutes.") {
+export function notDrawn(answer, nothing = "Nothing is kept of this yet. Tasks that work on the job do so when they end, and its watcher within ten minutes.") {
   if (answer.loading) return h(Loading);
   if (answer.error && answer.data === undefined) {
     return answer.error.status === 404 ? h(Empty, null, answer.error.nothing || nothing) : h(Failed, { error: answer.error, again: answer.again });

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.options import Template
 from streambank.core.verb_options import RefreshOptions
+from streambank_airflow.arguments import RefreshArguments, Templated
 from streambank_airflow.choices import check_form_copy
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_data, in_words
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RefreshCopyOperator(StreambankOperator, RefreshOptions):
+class RefreshCopyOperator(StreambankOperator, RefreshArguments):
     """Makes a copy of a job's state, or makes it again, while the job runs on; see docs/howto/copies.md.
 
     Nothing of the live job is touched. The copy in use stays until the new one is whole, so a task that is
@@ -31,7 +31,7 @@ class RefreshCopyOperator(StreambankOperator, RefreshOptions):
 
     alert_kinds = ("refresh-failed",)
 
-    copy: str | Template
+    copy: Templated[str]
     from_form: bool = False
 
     @property
@@ -45,15 +45,16 @@ class RefreshCopyOperator(StreambankOperator, RefreshOptions):
         Raises:
             AirflowFailException: It is refused: a person has to decide.
         """
-        from streambank.copies.refresh import RefreshRequest
-
         with airflow_failures():
-            job = self.whole_job("A copy")
             if self.from_form:
-                check_form_copy(job, self.copy, self.repository)
-            asked = self.values_of(RefreshOptions)
-            request = RefreshRequest(job, self.copy, by=asked_by(context), why=self.why, **asked)
-            report = self.hook.recovery.refresh(request)
+                check_form_copy(self.whole_job("A copy"), self.copy, self.repository)
+            report = self.hook.recovery.refresh(
+                self.job,
+                copy=self.copy,
+                note=self.why,
+                by=asked_by(context),
+                **self.values_of(RefreshOptions),
+            )
         self.leave_report(context, [("copy", report.runs_as), *report.rows()])
         for warning in report.warnings:
             self.log.warning("%s", in_words(warning))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import RefusedError
-from streambank.core.options import Template
+from streambank_airflow.arguments import Templated, argument
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
 from streambank_airflow.operators.base import StreambankOperator, asked_by
@@ -40,18 +40,18 @@ class ReinstateGenerationOperator(StreambankOperator):
             only `code` and `why` besides.
     """
 
-    generation: int | Template | None
-    savepoint: str | Template | None
-    start: bool | Template = False
-    only_after_stop: bool | Template = False
+    generation: Templated[int | None]
+    savepoint: Templated[str | None]
+    start: Templated[bool] = argument(False)
+    only_after_stop: Templated[bool] = argument(False)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Go back; see the class."""
         with airflow_failures():
             by = asked_by(context)
-            if self.only_after_stop and not self.hook.jobs.has_stopped(self.job, by):
+            if self.only_after_stop and not self.hook.jobs.has_stopped(self.job, by=by):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
-            if self.only_after_stop and self.hook.jobs.is_left_stopped(self.job, by):
+            if self.only_after_stop and self.hook.jobs.is_left_stopped(self.job, by=by):
                 stopped_by = f"Job {self.job} was {self.hook.watchers.job(self.job).desired_words()}."
                 why = f"{stopped_by} That was after this run had stopped it, so it stays as it is."
                 self.log.warning("%s", why)

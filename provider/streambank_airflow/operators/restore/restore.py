@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.options import Template, as_bool, as_data
+from streambank.core.options import as_bool, as_data
 from streambank.core.verb_options import RestoreOptions
 from streambank.recovery.approval import (
     Choice,
@@ -19,6 +19,7 @@ from streambank.recovery.approval import (
     chosen_of,
     subject_of,
 )
+from streambank_airflow.arguments import OneOf, RestoreArguments, Templated, argument
 from streambank_airflow.choices import (
     ALL_QUERIES,
     IfRunning,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 RESTORED_BEFORE = "An earlier try of this task has restored it already: nothing is done now."
 
 
-class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
+class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreArguments):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     Another try of the task gives what an earlier one has restored, and changes nothing. One that a person
@@ -97,18 +98,19 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
 
     operation = "restore"
 
-    savepoint: Any | Template = "latest-good"  # of all queries the id of each, by its name
-    sink_of: Any | Template = None
-    new_sinks: Any | Template = None
-    plan_only: bool | Template = False
-    unmoved: bool | Template = False
-    only_if: bool | Template = True
-    if_running: IfRunning | Template = "refuse"
+    # Of all queries the id of each, by its name.
+    savepoint: Templated[str | Mapping[str, str]] = argument("latest-good")  # type: ignore[assignment]
+    sink_of: Templated[Any] = argument(None)
+    new_sinks: Templated[Any] = argument(None)
+    plan_only: Templated[bool] = argument(False)
+    unmoved: Templated[bool] = argument(False)
+    only_if: Templated[bool] = argument(True)
+    if_running: OneOf[IfRunning] = argument("refuse")
     from_form: bool = False
     offer: bool = False
-    approved: Mapping[str, Any] | str | Template | None = None
-    shown: Mapping[str, int] | str | Template | None = None
-    skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | Template | None = None
+    approved: Templated[Mapping[str, Any] | str | None] = argument(None)
+    shown: Templated[Mapping[str, int] | str | None] = argument(None)
+    skipped: Templated[Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | None] = argument(None)
     all_queries = False  # annotated, it would be an argument
     """Whether `job` names them."""
 
@@ -159,7 +161,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
         before = self.hook.recovery.restored_before(self.job, self._options(), by=by)
         if before is not None:
             self.log.info("%s", RESTORED_BEFORE)
-            return before
+            return before.to_dict()
         if not self.into:  # beside the job it does not matter in which generation that is
             self.check_shown(context, self.shown)
         approved = chosen_of(as_data(self.approved))
@@ -168,7 +170,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
             self.sink = check_choice(approved.sink, "sink", SINK_CHOICES)
             self.source = check_choice(approved.source, "source", SOURCE_CHOICES)
             self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
-        return self.hook.recovery.restore(self.job, self._options(), note=self.why, by=by)
+        how = {**vars(self._options()), "note": self.why, "by": by}
+        return self.hook.recovery.restore(self.job, **how).to_dict()
 
     def _say(self, report: Mapping[str, Any]) -> None:
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
@@ -233,7 +236,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
 
     def _plan(self, *, offer: bool, whole: bool = True) -> TogetherPlan:
         may_stop = offer or self._may_stop()
-        return self.hook.recovery.plan(self.job, self._options(), may_stop=may_stop, offer=offer, whole=whole)
+        asked = vars(self._options())
+        return self.hook.recovery.plan(self.job, may_stop=may_stop, offer=offer, whole=whole, **asked)
 
     def _check_still_so(self, approved: Choice) -> None:
         """Make sure that nothing else speaks against the restore than what a person has seen.
@@ -251,12 +255,12 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreOptions):
 
     def _show(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
         """Leave a plan, and what is asked about it, for the approval."""
-        offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []
+        offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else None
         self._retry_what_may_pass(plan, context["ti"])
         shown = plan_markdown(plan, offered)
         self.log.info("The plan:\n%s", shown)
         self.leave(context, {PLAN_KEY: shown})
-        if self.offer:
+        if offered is not None:
             choices = [one.to_dict() for one in offered]
             self.leave(context, {SUBJECT_KEY: subject_of(plan, offered), CHOICES_KEY: choices})
         return self._flat(plan.to_dict())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.options import Template, as_data, as_text
+from streambank.core.options import as_data, as_text
 from streambank.core.units import from_json_time, say_bytes, say_count, say_duration, to_json_time, utc_now
-from streambank.core.verb_options import TakeOptions
 from streambank.repository.catalog import LATEST
+from streambank_airflow.arguments import Templated, argument
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.markdown import code, filled, table
@@ -76,16 +76,16 @@ class StateOperator(OnSavepoint):
     titles: ClassVar[Mapping[str, str]] = ASKED
     """Fields of the request that a plan shows, and how it calls them."""
 
-    savepoint: str | Template = "latest"
-    unmoved: bool | Template = False
-    plan_only: bool | Template = False
-    only_if: bool | Template = True
+    savepoint: Templated[str] = argument("latest")
+    unmoved: Templated[bool] = argument(False)
+    plan_only: Templated[bool] = argument(False)
+    only_if: Templated[bool] = argument(True)
     before_stop: bool = False
-    planned: Mapping[str, Any] | str | Template | None = None
-    shown: Mapping[str, int] | str | Template | None = None
-    spark_conn_id: str | Template | None = None
-    spark_conf: Mapping[str, str] | Template | None = None
-    spark_properties: str | Template | None = None
+    planned: Templated[Mapping[str, Any] | str | None] = argument(None)
+    shown: Templated[Mapping[str, int] | str | None] = argument(None)
+    spark_conn_id: Templated[str | None] = argument(None)
+    spark_conf: Templated[Mapping[str, str] | None] = argument(None)
+    spark_properties: Templated[str | None] = argument(None)
 
     @abstractmethod
     def request(self) -> dict[str, Any]:
@@ -191,13 +191,8 @@ class StateOperator(OnSavepoint):
 
     def _take(self, context: Context) -> str:
         """Take a savepoint: an old one does not show what would be removed now."""
-        taken = self.hook.savepoints.take(
-            self.job,
-            TakeOptions(),
-            note=self.why or "taken to count what would go",
-            by=asked_by(context),
-        )
-        return str(taken["savepoint"])
+        note = self.why or "taken to count what would go"
+        return self.hook.savepoints.take(self.job, note=note, by=asked_by(context)).savepoint
 
     def question(self, report: Mapping[str, Any]) -> str | None:
         """What a person is asked before the job is stopped; None where it is not stopped for anything."""

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import QueryRef
-from streambank.core.options import Template, as_texts
+from streambank.core.options import as_texts
 from streambank.core.state_options import (
-    BootstrapOptions,
     PartOptions,
-    RehearseOptions,
-    SampleOptions,
     TransformOptions,
 )
 from streambank.core.units import say_count
+from streambank_airflow.arguments import (
+    BootstrapArguments,
+    PartArguments,
+    RehearseArguments,
+    SampleArguments,
+    Templated,
+    TransformArguments,
+    argument,
+)
 from streambank_airflow.choices import bootstrap_choice, check_sql, transform_choice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_for
@@ -31,7 +37,7 @@ REFUSE = "refuse"
 """In a form: make no state where there are rows."""
 
 
-class ChangeStateOperator(EndsWhenKilled, StateOperator, PartOptions, SampleOptions, RehearseOptions):
+class ChangeStateOperator(EndsWhenKilled, StateOperator, PartArguments, SampleArguments, RehearseArguments):
     """An operator that gives state other values, or makes it.
 
     Args:
@@ -135,7 +141,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator, PartOptions, SampleOpti
             )
 
 
-class TransformStateOperator(ChangeStateOperator, TransformOptions):
+class TransformStateOperator(ChangeStateOperator, TransformArguments):
     """Makes a savepoint in which columns of state have other values, or keys are deleted.
 
     Returns:
@@ -204,7 +210,7 @@ class TransformStateOperator(ChangeStateOperator, TransformOptions):
         return {**super().result(report), "changed": _changed(report)}
 
 
-class BootstrapStateOperator(ChangeStateOperator, BootstrapOptions):
+class BootstrapStateOperator(ChangeStateOperator, BootstrapArguments):
     """Makes a savepoint whose state has the rows of a table.
 
     Args:
@@ -234,9 +240,9 @@ class BootstrapStateOperator(ChangeStateOperator, BootstrapOptions):
         "part": "Part",
     }
 
-    table: str | Template | None = None
-    sql: Any | Template | None = None
-    planned_table: str | Template | None = None
+    table: Templated[str | None] = argument(None)
+    sql: Templated[Any | None] = argument(None)
+    planned_table: Templated[str | None] = argument(None)
 
     def expected(self) -> dict[str, Any]:
         planned = self.planned_table

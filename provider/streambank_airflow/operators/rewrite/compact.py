@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streambank.core.options import Template, as_text
+from streambank.core.options import as_text
 from streambank.core.state_options import ExpireKeysOptions
 from streambank.core.units import say_count
+from streambank_airflow.arguments import ExpireKeysArguments, Templated, argument
 from streambank_airflow.choices import where_choice
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 
-class CompactStateOperator(StateOperator, ExpireKeysOptions):
+class CompactStateOperator(StateOperator, ExpireKeysArguments):
     """Makes a savepoint without the keys that have expired: TTL for state that has none.
 
     Args:
@@ -29,7 +30,7 @@ class CompactStateOperator(StateOperator, ExpireKeysOptions):
     operation = "compact"
     limited = True
 
-    where: Any | Template | None = None  # true for the declared one
+    where: Templated[Any | None] = argument(None)  # true for the declared one
     from_form: bool = False
 
     def request(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streambank.core.options import Template
 from streambank.core.state_options import MigrateOptions
+from streambank_airflow.arguments import MigrateArguments, Templated
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
@@ -19,7 +19,7 @@ class RescaleStateOperator(StateOperator):
 
     operation = "rescale"
 
-    partitions: int | Template
+    partitions: Templated[int]
 
     def request(self) -> dict[str, Any]:
         return {"operation": self.operation, "partitions": self.partitions}
@@ -28,7 +28,7 @@ class RescaleStateOperator(StateOperator):
         return f"Spread the state of {self.job} over {self.partitions} partitions?"
 
 
-class MigrateStateOperator(StateOperator, MigrateOptions):
+class MigrateStateOperator(StateOperator, MigrateArguments):
     """Makes a savepoint with HDFS-backed state as RocksDB, in another number of partitions if wanted.
 
     Returns:

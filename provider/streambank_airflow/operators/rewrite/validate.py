@@ -9,12 +9,13 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from streambank.core.options import Template, as_texts
-from streambank.core.state_options import PartOptions, RepairOptions, SampleOptions
+from streambank.core.options import as_texts
+from streambank.core.state_options import PartOptions, SampleOptions
+from streambank_airflow.arguments import PartArguments, RepairArguments, SampleArguments, Templated, argument
 from streambank_airflow.operators.rewrite.base import StateOperator
 
 
-class ValidateStateOperator(StateOperator, RepairOptions, PartOptions, SampleOptions):
+class ValidateStateOperator(StateOperator, RepairArguments, PartArguments, SampleArguments):
     """Judges every row of a savepoint's state by rules; with repairs, makes one with these rows repaired.
 
     The task fails where rows stay broken.
@@ -35,8 +36,8 @@ class ValidateStateOperator(StateOperator, RepairOptions, PartOptions, SampleOpt
 
     alert_kinds = ()
 
-    rules: Sequence[str] | str | Template
-    fail_on_broken: bool | Template = True
+    rules: Templated[Sequence[str] | str]
+    fail_on_broken: Templated[bool] = argument(True)
 
     def request(self) -> dict[str, Any]:
         rules = {"rules": as_texts(self.rules), "repairs": list(self.repairs)}

@@ -27,19 +27,35 @@ export function pausedOnes(dags, verb, inputs) {
   return found;
 }
 
-/** What is inside may begin actions on a job: `dags` says which DAGs there are, and which of them this user may trigger; `approvals` which questions wait. */
-export function Actions({ job, dags, approvals, done, children }) {
+/**
+ * What is inside may begin actions on a job: `dags` says which DAGs there are, and which of them this user may trigger; `own` which
+ * DAGs people have written for the job; `approvals` which questions wait.
+ */
+export function Actions({ job, dags, own, approvals, done, children }) {
   const [asked, setAsked] = useState(null);
   const act = useCallback((verb, fill = {}) => setAsked({ verb, fill }), []);
-  const value = useMemo(() => ({ job, dags: dags || {}, act }), [job, dags, act]);
+  const value = useMemo(() => ({ job, dags: dags || {}, own: own || [], act }), [job, dags, own, act]);
   return h(Acting.Provider, { value }, children,
     asked && value.dags[asked.verb] && h(ActionDialog, { key: JSON.stringify(asked), job, dags: value.dags, approvals, ...asked, close: () => setAsked(null), done }));
 }
 
-/** A button that opens an action's form; nothing for who may not do it. */
+/** The DAGs that people have written which do this, of those that this user may trigger. */
+const ownOnes = (acting, verb) => (acting?.own || []).filter((one) => one.trigger && one.verbs.includes(verb));
+
+/** A link to a DAG that people have written: its form is theirs, so Airflow shows it, and nothing is filled in. */
+function Own({ dag, words, primary, small }) {
+  const does = dag.verbs.map((verb) => actionOf(verb).button).join(", ");
+  return h("a", { className: cx("sb-button", primary && "sb-primary", small && "sb-small"), href: airflowUrl("dags", dag.dag_id),
+    title: `Opens ${dag.dag_id} in Airflow, to trigger it there.${does && ` All that it does to this job: ${does}.`}${dag.paused ? " It is paused." : ""}` }, `${words}: ${dag.name}`);
+}
+
+/** A button that opens an action's form, or links to the DAGs of one's own that do it; nothing for who may not do it. */
 export function Act({ verb, fill, primary, small, danger, children }) {
   const acting = useContext(Acting);
-  if (!acting?.dags[verb]?.trigger) return null;
+  if (!acting?.dags[verb]?.trigger) {
+    // What would be filled in is not handed over.
+    return fill ? null : ownOnes(acting, verb).map((dag) => h(Own, { key: dag.dag_id, dag, words: actionOf(verb).button, primary, small }));
+  }
   return h("button", {
     type: "button", className: cx("sb-button", primary && "sb-primary", small && "sb-small", danger && "sb-danger"), title: actionOf(verb).what,
     "aria-haspopup": "dialog", onClick: () => acting.act(verb, fill),
@@ -49,19 +65,20 @@ export function Act({ verb, fill, primary, small, danger, children }) {
 /** Whether this user may begin an action here. */
 export function useMay() {
   const acting = useContext(Acting);
-  return (verb) => Boolean(acting?.dags[verb]?.trigger);
+  return (verb) => Boolean(acting?.dags[verb]?.trigger) || ownOnes(acting, verb).length > 0;
 }
 
 /** All actions of a job: the daily ones, and the others behind one button. */
 export function Toolbar({ running }) {
-  const { dags } = useContext(Acting);
+  const { dags, own } = useContext(Acting);
   const [more, setMore] = useState(false);
   const id = useId();
   const verbs = Object.keys(dags);
   const may = verbs.filter((verb) => dags[verb].trigger);
-  if (!verbs.length) return null;
-  if (!may.length) {
-    return h("p", { className: "sb-muted sb-viewer" }, verbs.every((verb) => dags[verb].broken)
+  const theirs = own.filter((one) => one.trigger);
+  if (!verbs.length && !own.length) return null;
+  if (!may.length && !theirs.length) {
+    return h("p", { className: "sb-muted sb-viewer" }, [...Object.values(dags), ...own].every((one) => one.broken)
       ? "Airflow runs none of the job's DAGs until it can import their file." : "You may see this job. Its actions need the right to trigger its DAGs.");
   }
   const first = FIRST_ACTIONS.filter((verb) => may.includes(verb));
@@ -70,6 +87,7 @@ export function Toolbar({ running }) {
   const button = (verb) => h(Act, { key: verb, verb, danger: verb === "stop" && running });
   return h("div", { className: "sb-toolbar", role: "group", "aria-label": "Actions" },
     first.map(button),
+    theirs.map((dag) => h(Own, { key: dag.dag_id, dag, words: dag.verbs.map((verb) => actionOf(verb).button).join(", ") || "Open" })),
     others.length > 0 && h("button", { type: "button", className: "sb-button", "aria-expanded": more, "aria-controls": id, onClick: () => setMore(!more) }, more ? "Fewer" : "More"),
     h("div", { id, className: "sb-more", hidden: !more }, others.map(button)));
 }

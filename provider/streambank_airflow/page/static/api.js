@@ -133,6 +133,9 @@ const kept = new Map();
 /** The list of jobs, or one of them: asked again every 15 seconds while the page is visible. */
 export const useAnswer = (...parts) => useAsked(own(...parts), POLL_MS);
 
+/** What does not change while the page is open. */
+export const useOnce = (...parts) => useAsked(own(...parts), null);
+
 /** A part of a job: asked again when the job's line says that another one has been kept. */
 export const usePart = (job, part, line) => useAsked(own("jobs", job, part), null, line?.parts?.[part]?.digest);
 

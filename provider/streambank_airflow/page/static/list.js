@@ -104,7 +104,7 @@ export function JobList() {
   if (answer.data === undefined) return h(Fragment, null, h(Head, { all: [] }), h(Failed, { error: answer.error, again: answer.again }));
   if (!all.length) {
     return h(Fragment, null, h(Head, { all }), h(NotImported, { files: broken }), h(Empty, null,
-      "There is no streaming job that you may see. Jobs appear here once their DAGs are parsed: declare one in streaming_jobs.toml."));
+      "There is no streaming job that you may see. Jobs appear here once Airflow has read a DAG that works on them: one that streaming_jobs.toml declares, or one of your own whose tasks name the job."));
   }
   return h(Fragment, null,
     h(Head, { all }),

@@ -3,10 +3,10 @@
 
 import { cx, h, useEffect, useRef } from "./h.js";
 import { JobPage } from "./job.js";
+import { useOnce } from "./api.js";
 import { HomeCard, JobList } from "./list.js";
-import { useRoute } from "./route.js";
-import { Contained } from "./ui.js";
-import { ACTIONS } from "./words.js";
+import { pageUrl, useRoute } from "./route.js";
+import { Contained, Empty, Failed, Loading } from "./ui.js";
 
 const root = (name, children) => h("div", { className: cx("sb-root", name) }, h(Contained, null, children));
 
@@ -32,19 +32,18 @@ function Page() {
 /** The card on Home. */
 const Home = () => root("sb-home-root", h(HomeCard));
 
-/** The tab on a DAG: the job that it belongs to. */
+/** The tab on a DAG: the job that it works on, or links to several. */
 function Tab({ dagId }) {
   const { parts } = useRoute();
   const [tab, item] = parts;
+  const answer = useOnce("dags", dagId || "");
   useNewView(parts.join("/"));
-  return root("sb-page", h(JobPage, { key: dagId, job: jobOf(dagId || ""), tab, item, alone: true }));
-}
-
-/** `flights` of `flights.restore` and of `flights.refresh.staging`. */
-export function jobOf(dagId) {
-  const parts = dagId.split(".");
-  const verb = parts.findIndex((part, index) => index > 0 && (part === "refresh" || (index === parts.length - 1 && part in ACTIONS)));
-  return verb > 0 ? parts.slice(0, verb).join(".") : dagId;
+  if (answer.loading) return root("sb-page", h(Loading));
+  if (answer.data === undefined) return root("sb-page", h(Failed, { error: answer.error, again: answer.again }));
+  const { jobs } = answer.data;
+  if (jobs.length === 1) return root("sb-page", h(JobPage, { key: dagId, job: jobs[0], tab, item, alone: true }));
+  return root("sb-page", jobs.length ? h("nav", { "aria-label": "Streaming jobs of this DAG" }, h("h1", { tabIndex: -1 }, "Streaming jobs of this DAG"),
+    h("ul", null, jobs.map((job) => h("li", { key: job }, h("a", { href: pageUrl(job) }, job))))) : h(Empty, null, "This DAG belongs to no streaming job."));
 }
 
 /** Wait for the styles, so that the page is never seen without them. */

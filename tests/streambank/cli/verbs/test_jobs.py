@@ -252,6 +252,7 @@ def test_what_is_not_declared_is_exit_code_3_and_no_jobs_file_exit_code_2(
 ) -> None:
     answer = streambank("job", "status", "nothing")
     assert answer.code == 3 and "hint: Declared: flights." in answer.err
+    assert "hint: Did you mean flights? Declared: flights." in streambank("job", "status", "fligths").err
     assert streambank("job", "status", "flights", "--jobs", tmp_path / "none.toml").code == 2
     monkeypatch.delenv("STREAMBANK_JOBS")
     assert streambank("job", "status", "flights").code == 2

@@ -12,7 +12,7 @@ import pytest
 from streambank.code.code import Code
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import load_jobs, using_variables
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
@@ -61,6 +61,11 @@ def test_every_rollback_says_it(tmp_path: Path) -> None:
     assert warned("rollback") and warned("rollback-accept")
     assert not warned("refuse") and not warned("accept")
     assert READERS in shop.restore(taken.savepoint, sink="rollback").warnings
+
+
+class KnownElsewhere(dict[str, str]):
+    def look_up(self, name: str) -> str | None:
+        return "prod" if name == "var:stage" else None
 
 
 @dataclass
@@ -155,6 +160,16 @@ def test_readers_that_cannot_be_asked_in_time_are_not_left_out(
     outputs = [pair.output.store.uri]
     found = readers_of(outputs, str(pair.jobs_file), "orders")
     assert list(said_of_readers(outputs, found, "orders")) == [READERS]
+
+
+def test_readers_are_found_in_a_file_with_values_from_elsewhere(pair: Pair) -> None:
+    with pair.jobs_file.open("a") as file:
+        file.write('args = ["${var:stage}"]\n')
+    outputs = [pair.output.store.uri]
+    assert readers_of(outputs, str(pair.jobs_file), "orders") == [], "nobody knows what it stands for"
+    with using_variables(lambda: KnownElsewhere({})):
+        (found,) = readers_of(outputs, str(pair.jobs_file), "orders")
+    assert found.job == "reports"
 
 
 def test_the_way_back_of_an_upgrade_names_them(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

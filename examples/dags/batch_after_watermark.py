@@ -11,11 +11,12 @@ configuration, to your own jobs file.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank_airflow.airflow_versions import CronDataIntervalTimetable
 from streambank_airflow.assets import watermark_asset
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 JOB = "flights"
-JOBS_FILE = installed_jobs_file() or str(
-    Path(__file__).resolve().parent.parent / "dags" / "streaming_jobs.toml"
-)
+JOBS_FILE = installed_jobs_file() or str(Path(__file__).resolve().parents[2] / "dags" / "streaming_jobs.toml")
 COLUMNS = ("scheduled", "departed", "delayed")
 
 hours = watermark_asset(JOB, every="1h", jobs_file=JOBS_FILE)
@@ -83,7 +82,9 @@ with DAG("flights.hours", schedule=[hours], catchup=False, tags={"streambank", "
     @task
     def report(triggering_asset_events: Any = None) -> dict[str, Any]:
         """Sum up the hours that have become complete."""
-        return departures(*interval(triggering_asset_events[hours]))
+        if not (events := triggering_asset_events[hours]):
+            raise AirflowSkipException("Nothing to sum up: only an event of the asset says which hours.")
+        return departures(*interval(events))
 
     report()
 
@@ -103,6 +104,8 @@ with DAG(
         jobs_file=JOBS_FILE,
         moment="{{ data_interval_end }}",
         deferrable=True,
+        retries=2,  # Airflow 3.3 may fail a task whose wait is over at once: another try sees that it is
+        retry_delay=timedelta(seconds=5),
     )
 
     @task
