@@ -262,7 +262,7 @@ def test_a_channel_of_ones_own_hears_once_what_breaks_and_once_that_it_is_well(
 
 
 @needs_3_2
-@pytest.mark.slow
+@pytest.mark.storm
 def test_the_unit_test_of_a_dag_passes_as_people_run_it(tmp_path: Path) -> None:
     """In a project that has DAGs and tests, and nothing of this one but what is installed."""
     copytree(ROOT / "examples", tmp_path / "project")

@@ -1,6 +1,6 @@
 """What a type checker knows of a DAG of one's own: a right one passes, and each wrong line is found.
 
-`make lint` holds that, too: where a line is not found, its `type: ignore` is unused.
+`make lint` holds that each time: where a line is not found, its `type: ignore` is unused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def checked(file: Path) -> dict[int, str]:
     return {int(line): code for line, code in SAID.findall(done.stdout)}
 
 
-@pytest.mark.slow
+@pytest.mark.storm
 def test_a_right_dag_passes_and_each_wrong_line_is_found(tmp_path: Path) -> None:
     lines = (HERE / "wrong_lines.py").read_text(encoding="utf-8").splitlines()
     wrong = tmp_path / "wrong_lines_of_a_dag.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark_jobs.patterns.cases.all import CASES, OF_EACH_KIND
+from tests.spark_jobs.patterns.cases.all import CASES, QUICK
 from tests.spark_jobs.patterns.cases.case import PATTERNS, Case, play
 from tests.support.paths import ROOT
 
@@ -16,10 +16,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=str(case), marks=() if case in OF_EACH_KIND else pytest.mark.storm)
-        for case in CASES
-    ],
+    [pytest.param(case, id=str(case), marks=() if case in QUICK else pytest.mark.storm) for case in CASES],
 )
 def test_pattern_equals_its_batch_computation(case: Case, tmp_path: Path, session: SparkSession) -> None:
     answer = case.answer()

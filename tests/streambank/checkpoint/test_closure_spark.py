@@ -26,11 +26,11 @@ pytestmark = [
 # provider, partitions and codec from the checkpoint itself.
 EVERY_TIME: list[tuple[str, int, ClosureKind]] = [
     ("4.3.0/stateless", 0, "minimal"),
-    ("4.3.0/ids-changelog-transform", 3, "minimal"),
 ]
 
 
 IN_A_STORM: list[tuple[str, int, ClosureKind]] = [
+    ("4.3.0/ids-changelog-transform", 3, "minimal"),
     ("4.3.0/ids-changelog-window", 7, "minimal"),
     ("4.0.5/rocksdb-transform", 1, "safe"),
     ("3.5.9/hdfs-session", 4, "safe"),

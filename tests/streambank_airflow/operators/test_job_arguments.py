@@ -69,6 +69,7 @@ def test_a_start_and_a_restart_launch_with_what_they_say(
     assert newest(managed).args == managed.job.args
 
 
+@pytest.mark.storm
 def test_who_keeps_a_job_running_starts_it_again_with_its_own(managed: Managed) -> None:
     dag = one_task(
         KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, application_args=args("0.2")

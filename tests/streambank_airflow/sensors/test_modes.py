@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -48,6 +49,20 @@ NEVER: dict[type[BaseSensorOperator], dict[str, Any]] = {
 """And for what, of a job that has failed, it waits in vain."""
 
 
+def in_modes(sensors: Iterable[type[BaseSensorOperator]]) -> list[Any]:
+    """Each sensor in each mode; `make test` plays one sensor in all of them, and all in the triggerer."""
+    return [
+        pytest.param(
+            sensor,
+            mode,
+            id=f"{sensor.__name__}-{mode}",
+            marks=() if mode == "deferrable" or sensor is BatchCommittedSensor else pytest.mark.storm,
+        )
+        for sensor in sensors
+        for mode in MODES
+    ]
+
+
 def wait(sensor: type[BaseSensorOperator], managed: Managed, mode: str, **arguments: Any) -> Any:
     how = {"poke_interval": 0.1, "timeout": 60, "retries": 0, **MODES[mode], **arguments}
     return run_dag(one_task(sensor, managed, **how))
@@ -64,8 +79,7 @@ def test_there_are_all() -> None:
     assert {one.__name__ for one in found} - {"JobSensor"} == {one.__name__ for one in COMES}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("sensor", COMES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("sensor", "mode"), in_modes(COMES))
 def test_what_comes_is_waited_for(sensor: type[BaseSensorOperator], mode: str, managed: Managed) -> None:
     managed.start(until=1)
 
@@ -75,8 +89,7 @@ def test_what_comes_is_waited_for(sensor: type[BaseSensorOperator], mode: str, m
     assert (xcom(run, "task")["job"], xcom(run, "task", key="state")) == ("flights", "running")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("sensor", NEVER, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("sensor", "mode"), in_modes(NEVER))
 def test_a_job_that_has_failed_ends_the_wait(
     sensor: type[BaseSensorOperator], mode: str, managed: Managed, assessor: Assessor
 ) -> None:
@@ -94,7 +107,9 @@ def watched(control: JobControl) -> None:
     control.watches.begin(by={"dag_id": "flights.run", "run_id": "1"}, desired=desired.number)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [mode if mode == "deferrable" else pytest.param(mode, marks=pytest.mark.storm) for mode in MODES]
+)
 def test_a_job_that_is_about_to_be_started_again_has_not_failed(mode: str, managed: Managed) -> None:
     managed.start(until=1)
     watched(managed.control)
