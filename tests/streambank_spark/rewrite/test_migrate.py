@@ -42,7 +42,6 @@ class Bench(SavedState):
             return [each.to_dict() for each in digest_of(state)]
 
 
-@pytest.mark.storm
 def test_the_same_rows_are_in_rocksdb(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(spark, "4.3.0/hdfs-session", tmp_path)
     found = bench.migrate()
