@@ -1,4 +1,4 @@
-"""Who asks: the task that runs, or outside of one whoever runs this process."""
+"""Who asks: the running task, or the user of this process where no task runs."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def airflow_failures() -> Iterator[None]:
 
 
 class _Told:
-    """An error of the hook in a task, where nobody catches it: its text is all that the log shows of it."""
+    """An error of the hook in a task; its text has the hint, because Airflow logs only the text."""
 
     def __str__(self: Any) -> str:
         return describe(self)

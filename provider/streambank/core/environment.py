@@ -49,7 +49,7 @@ def _of_airflow(name: str, variables: Mapping[str, str], mistake: Mistake) -> st
     look_up: Callable[[str], str | None] | None = getattr(variables, "look_up", None)
     if look_up is None:
         hint = "Take it from a variable of the environment where something else reads it, too: ${NAME}."
-        raise mistake(f"{name} is a value of Airflow's, which is not looked up here", hint)
+        raise mistake(f"{name} is a value of Airflow, and only Airflow can read it", hint)
     try:
         return look_up(name)
     except InputError as error:

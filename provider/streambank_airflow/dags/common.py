@@ -299,7 +299,7 @@ def read_for_dags(
     folder: str | None,
     conn_id: str = DEFAULT_CONN_ID,
 ) -> tuple[Declarations, DagFile]:
-    """What a DAG file declares, and what its tasks are told of that.
+    """The jobs that a DAG file declares, and the arguments by which its tasks find them.
 
     Args:
         jobs: Declarations instead of a jobs file.

@@ -67,7 +67,7 @@ def located(jobs_file: Any, folder: str | None = None) -> str | None:
     """A jobs file by its absolute path or its URI; a relative path that leads nowhere stays what it is.
 
     Args:
-        folder: That of the DAG file, where it is looked for first; that of the task that runs when left out.
+        folder: The DAG file's folder, searched first; by default that of the running task.
     """
     named = as_plain(jobs_file)
     if not named or not isinstance(named, str) or scheme_of(named) != "file":
@@ -80,7 +80,7 @@ def located(jobs_file: Any, folder: str | None = None) -> str | None:
 
 
 def searched(folder: str | None = None) -> list[str]:
-    """The directories in which a relative jobs file is looked for."""
+    """The directories that are searched for a relative jobs file."""
     return [*(one for one in (folder or folder_of_task(),) if one), str(Path.cwd())]
 
 
@@ -92,8 +92,8 @@ def saying_where(jobs_file: str, folder: str | None = None) -> Iterator[None]:
     except InputError as error:
         if error.code != "no-declaration" or Path(jobs_file).is_absolute():
             raise
-        where = " and in ".join(searched(folder))
-        said = f"{error.message} It was looked for in {where}."
+        where = " and ".join(searched(folder))
+        said = f"{error.message} Streambank searched {where}."
         raise InputError(said, code=error.code, hint=error.hint) from error
 
 

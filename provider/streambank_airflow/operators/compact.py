@@ -38,7 +38,7 @@ class CompactCheckpointOperator(StreambankOperator, CompactArguments):
     alert_kinds = ("compaction-failed",)
 
     # One that a template leaves empty is refused.
-    keep_batches: Templated[int | None] = argument(1)  # type: ignore[assignment]
+    keep_batches: Templated[int | None] = argument(1)  # type: ignore[assignment]  # a wider type
     only_if: Templated[bool] = argument(True)
 
     @measured

@@ -132,6 +132,6 @@ def test_values_of_airflow_are_not_read_here(tmp_path: Path) -> None:
         file.write_text(text.replace("{}", value), encoding="utf-8")
         with refuses(InputError, "bad-declaration") as caught:
             load_jobs(file)
-        assert f"args: {what} is a value of Airflow's, which is not looked up here" in caught.value.message
+        assert f"args: {what} is a value of Airflow, and only Airflow can read it" in caught.value.message
     file.write_text(text.replace("{}", "${var:-x}"), encoding="utf-8")
     assert read_jobs(file).job("a").args == ("x",), "a variable `var` of the environment"

@@ -108,7 +108,7 @@ def test_a_relative_file_is_looked_for_beside_the_dag_file_then_in_the_working_d
         lost = StreamingJobStatusSensor(task_id="lost", job="flights", jobs_file="streaming_jobs.toml")
     with refuses(InputError, "no-declaration") as caught:
         lost.hook.declared.read()
-    assert f"looked for in {tmp_path}/work" in caught.value.message
+    assert f"Streambank searched {tmp_path}/work" in caught.value.message
 
 
 def test_build_dags_looks_beside_its_own_file(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_build_dags_looks_beside_its_own_file(tmp_path: Path) -> None:
     assert start.jobs_file == str(tmp_path / "streaming_jobs.toml")
     with refuses(InputError, "no-declaration") as caught:
         space["none"]()
-    assert f"It was looked for in {tmp_path} and in " in caught.value.message
+    assert f"Streambank searched {tmp_path} and " in caught.value.message

@@ -140,7 +140,7 @@ def test_secrets_that_are_read_later_come_from_the_environment_alone() -> None:
     kafka = {"config": {"sasl.username": "${conn:lake.login}"}}
     with refuses(InputError, "bad-declaration") as caught:
         StreambankHook(declaration=declared(kafka=kafka)).declared.job("a")
-    assert "conn:lake.login is a value of Airflow's, which is not looked up here" in caught.value.message
+    assert "conn:lake.login is a value of Airflow, and only Airflow can read it" in caught.value.message
 
 
 def test_an_airflow_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork, RestoreArguments):
     operation = "restore"
 
     # Of all queries the id of each, by its name.
-    savepoint: Templated[str | Mapping[str, str]] = argument("latest-good")  # type: ignore[assignment]
+    savepoint: Templated[str | Mapping[str, str]] = argument("latest-good")  # type: ignore[assignment]  # a wider type
     sink_of: Templated[Any] = argument(None)
     new_sinks: Templated[Any] = argument(None)
     plan_only: Templated[bool] = argument(False)
